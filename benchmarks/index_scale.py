@@ -30,10 +30,11 @@ import numpy as np
 
 from benchmarks.search_page import Measured, Setting, row, write_page
 from service.documents.collection import Collection
-from service.documents.protocol import Rows, Vectors
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document, Rows, Vectors
+from service.documents.interface import Query
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
-from service.documents.vectors.maintenance import IndexMaintenance
 from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
 from training.corpora.sources.readers import find_pair_file, read_pairs
@@ -168,7 +169,7 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
         load_s = time.perf_counter() - started_at
 
         def ours(query_D: Vectors) -> list[int]:
-            return [int(match.document.id) for match in collection.search(query_D, top_k=TOP_K)]
+            return [int(match.document.id) for match in collection.search_all([Query(query_D)], top_k=TOP_K)[0]]
 
         contenders = [Contender(f"crosslet ({collection.backend})", ours, load_s, collection.size_bytes)]
         index = collection._live.now

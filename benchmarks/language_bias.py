@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.documents.protocol import Vectors
+from service.documents.document import Vectors
 from service.model.encoder import Encoder, load_encoder
 from service.settings import BUNDLED_MODEL
 

@@ -20,13 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from service.documents.collection import Collection
+from service.documents.document import Document, Vectors
 from service.documents.ingest import parts_of
-from service.documents.protocol import Vectors
-from service.documents.query import Query
-from service.documents.results import Match
-from service.documents.store.document import Document
+from service.documents.interface import Match, Query
+from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
 from service.model.encoder import Encoder, load_encoder
 from service.settings import BUNDLED_MODEL
 

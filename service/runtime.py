@@ -9,15 +9,15 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from service.document_index import load_collections
-from service.documents.backend import DocumentIndex
 from service.documents.collections import Collections
-from service.documents.lookup_pool import LookupPool
+from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED
-from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME
 from service.engine.cache import VectorCache
 from service.engine.pairs import encode_with
 from service.engine.pool import LIMIT_S, EncoderPool
 from service.engine.scorers import Scoring, scoring_of
+from service.errors import Overloaded
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 # Threads for look-ups. Embedded, they compute and share the CPUs; with Milvus, they wait for answers.
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
+LOOKUP_RETRY_S = 1
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,42 @@ class Lifecycle:
 
     is_started: bool = False
     is_draining: bool = False
+
+
+class LookupPool:
+    """Threads for look-ups. Call `run` on one event loop."""
+
+    def __init__(self, threads: int, *, max_waiting: int) -> None:
+        """max_waiting: maximum number of queued look-ups."""
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reader")
+        self._threads = threads
+        self._max_waiting = max_waiting
+        self._pending = 0  # queued or running
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued look-ups."""
+        return max(0, self._pending - self._threads)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run `call` on a thread and return its result. Cancelled while queued, it never runs.
+
+        Raises: Overloaded: too many look-ups wait.
+        """
+        if self.waiting >= self._max_waiting:
+            raise Overloaded(
+                f"{self.waiting} look-ups wait; the limit is {self._max_waiting} (CROSSLET_MAX_QUEUE_READS)",
+                retry_after_s=LOOKUP_RETRY_S,
+            )
+        self._pending += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        finally:
+            self._pending -= 1
+
+    def shutdown(self) -> None:
+        """Finish queued and running look-ups. Blocks."""
+        self._executor.shutdown()
 
 
 @dataclass(frozen=True)

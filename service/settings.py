@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.documents.milvus.address import EMBEDDED
-from service.documents.mode import Mode
+from service.documents.names import Mode
 from service.errors import StartError
 from service.process.address_space import WORKING_BYTES
 

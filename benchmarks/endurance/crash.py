@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
+from service.documents.interface import Query
 from service.offline.store_file import open_store_file
 
 EXACT_ROWS = 300  # low, so that kills also interrupt index builds and snapshots
@@ -155,7 +156,7 @@ def _look(
         if len(collection) != len(here):
             found.faults.append(f"round {number}: the index has {len(collection)} of {len(here)} documents")
         for id_ in list(here)[:: max(1, len(here) // 50)]:
-            best = collection.search(vector_of(here[id_]), top_k=1)[0]
+            best = collection.search_all([Query(vector_of(here[id_]))], top_k=1)[0][0]
             if (best.document.id, best.document.text) != (id_, here[id_]) or best.score < 0.9999:
                 found.faults.append(f"round {number}: a search for the vector of {id_} does not find it")
     finally:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from service.documents.collection import Collection
-from service.documents.protocol import Vectors
-from service.documents.store.document import Document, Span
+from service.documents.document import Document, Span, Vectors
+from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
 

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from service.documents.keywords.fusion import hybrid_score
-from service.documents.store.store import Document, DocumentStore
+from service.blending import hybrid_score
+from service.documents.document import Document
+from service.documents.store.store import DocumentStore
 from service.errors import CrossletError
 from training.errors import EvaluationError
 from training.evaluation.lines import check_unique, find_file, read_json_lines
@@ -115,9 +116,10 @@ def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> NDArra
             rows = transaction.rows_of([document.id for document in named])
             transaction.commit()
         place = {row: number for number, row in enumerate(rows)}
-        for score_N, query in zip(score_QN, queries, strict=True):
-            hits = store.with_keywords(query)
-            score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
+        with store.snapshot() as snapshot:
+            for score_N, query in zip(score_QN, queries, strict=True):
+                hits = snapshot.with_keywords(query)
+                score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
     return score_QN
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from service.api.embedder import Embedder
+from service.documents.document import Document
 from service.documents.ingest import join_passages, owners_of, parts_of
-from service.documents.store.document import Document
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 from service.model.passages import Splitter

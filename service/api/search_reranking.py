@@ -18,7 +18,7 @@ from service.api.embedder import Embedder, cost_headers
 from service.api.ranking import ranked_by_header
 from service.api.schemas.search import SearchRequest
 from service.blending import with_reranker
-from service.documents.results import Match, Shown
+from service.documents.interface import Match, ResultOptions
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
 from service.errors import InvalidInput
@@ -74,9 +74,9 @@ def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
         )
 
 
-def candidates(shown: Shown) -> Shown:
+def candidates(options: ResultOptions) -> ResultOptions:
     """What to read of the documents that are to be re-ranked: their texts, and from the first one on."""
-    return dataclasses.replace(shown, offset=0, text=True, way_out=FEWER)
+    return dataclasses.replace(options, offset=0, text=True, way_out=FEWER)
 
 
 async def reranked(

@@ -16,9 +16,9 @@ from service.api.body_limit import MAX_VALUES, values_of
 from service.api.document_writing import Written, split_documents, write_documents
 from service.api.embedder import Embedder
 from service.api.schemas.documents import document_in
+from service.documents.document import Document
 from service.documents.ingest import Batch, Report, changes
-from service.documents.store.collection_name import check_name
-from service.documents.store.document import Document
+from service.documents.names import check_name
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
 from service.json_parsing import loads, not_unicode
 from service.preparation import Steps

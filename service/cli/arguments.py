@@ -11,7 +11,7 @@ import orjson
 
 from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
-from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads, not_unicode
 from service.settings import Settings

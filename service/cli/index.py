@@ -89,7 +89,7 @@ def repair_store(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or a service is using it.
         StoreError: some documents stay damaged.
     """
-    from service.documents.store.collection_name import where
+    from service.documents.names import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
     from service.offline.embedding import stored_engine

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli.arguments import collection_argument, engine_argument
-from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.settings import Settings
 
 if TYPE_CHECKING:
+    from service.documents.document import Span
     from service.documents.ingest import Report
     from service.documents.readers.csv_table import ColumnTypes
     from service.documents.readers.sources import Source
-    from service.documents.store.document import Span
     from service.offline.loading import Load
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from service.cli.arguments import collection_argument, local_store, positive
 from service.cli.table import json_argument, print_json, wants_table
-from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or there is no such collection, or it has too few documents.
         StorageFull: the disk is full.
     """
+    from service.documents.live_index import IndexMaintenance
     from service.documents.store.catalog import unknown
     from service.documents.store.store import DocumentStore
-    from service.documents.vectors.maintenance import IndexMaintenance
     from service.documents.vectors.snapshots import SnapshotFolder
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
@@ -55,9 +55,9 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
             index = IndexMaintenance(
                 store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
             ).load()
-            with progress("report", total=store.count(), unit="documents") as bar:
+            with store.snapshot() as snapshot, progress("report", total=snapshot.count(), unit="documents") as bar:
                 found = measure(
-                    store,
+                    snapshot,
                     index,
                     encoder,
                     engine,

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, get_args
 from service.cli.arguments import collection_argument, json_object, positive, prompt_argument, readable, readable_query
 from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
-from service.documents.mode import Mode
-from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME, Mode
 from service.settings import Settings
 from service.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from service.documents.protocol import Vectors
-    from service.documents.query import Query
-    from service.documents.results import Match
+    from service.documents.document import Vectors
+    from service.documents.interface import Match, Query
     from service.model.encoder import Encoder
 
 
@@ -72,7 +70,7 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _asked(query: str, mode: Mode, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Query":
-    from service.documents.query import Query
+    from service.documents.interface import Query
 
     vector_D = None if mode == "keywords" else _vector_of(query, encoder, options, settings)
     return Query(vector_D, None if mode == "dense" else query)

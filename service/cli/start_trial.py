@@ -55,7 +55,7 @@ def try_start(settings: Settings, use: Use) -> None:
 def _index(dim: int) -> None:
     import numpy as np
 
-    from service.documents.vectors.flat import FaissIndex
+    from service.documents.vectors.index import FaissIndex
 
     index, vectors_ND = FaissIndex(dim), np.ones((VECTORS, dim), np.float32)
     index.replace(index.prepare(range(VECTORS), vectors_ND))

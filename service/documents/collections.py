@@ -1,4 +1,4 @@
-"""The named collections of the service, each with its own index. Knows names; knows neither vectors nor SQL.
+"""The named collections of the service, each with its own index.
 
 One thread makes, changes and drops collections; any may read.
 """
@@ -8,23 +8,49 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from service.documents.backend import DocumentIndex
 from service.documents.collection import Collection
-from service.documents.protocol import Vectors
-from service.documents.store.collection_name import DEFAULT_NAME, check_name
-from service.documents.store.store import Document, DocumentStore, StoredDocument
-from service.documents.upkeep import Upkeep
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.document import Document, StoredDocument, Vectors
+from service.documents.interface import DocumentIndex
+from service.documents.live_index import IndexMaintenance, Upkeep
+from service.documents.names import DEFAULT_NAME, check_name
+from service.documents.store.store import DocumentStore
 from service.documents.vectors.snapshots import SnapshotFolder, forget_dropped
 from service.errors import InvalidInput, NotFound, ServiceError, StorageFull
 
 
-class Collections:
-    """The default collection alone, as where Milvus keeps the documents."""
+class CollectionOpener(Protocol):
+    """Opens, makes and drops the collections of one place."""
 
-    def __init__(self, default: DocumentIndex) -> None:
-        self._open: Mapping[str, DocumentIndex] = {DEFAULT_NAME: default}
+    def open_all(self) -> Mapping[str, DocumentIndex]:
+        """Open every collection that is there, by age: the default one first."""
+
+    def check_new(self, name: str) -> None:
+        """Refuse what `make` would. Raises: InvalidInput.  StorageFull: there are too many collections."""
+
+    def make(self, name: str) -> DocumentIndex:
+        """Make an empty collection. Raises: as `check_new`."""
+
+    def drop(self, name: str, index: DocumentIndex) -> None:
+        """Remove a collection with its documents. Raises: StorageFull: nothing was removed."""
+
+    def check_files(self) -> None:
+        """Raises: NotReady: the store's files were moved, deleted or replaced."""
+
+    def announce(self, url: str) -> None:
+        """Tell commands on the same store where this service answers."""
+
+    def close(self) -> None:
+        """Close what the collections share, after the last one was closed."""
+
+
+class Collections:
+    """The collections that are there, and each that is made later."""
+
+    def __init__(self, opener: CollectionOpener) -> None:
+        self._opener = opener
+        self._open = dict(opener.open_all())
 
     @property
     def default(self) -> DocumentIndex:
@@ -32,48 +58,49 @@ class Collections:
         return self._open[DEFAULT_NAME]
 
     def named(self) -> dict[str, DocumentIndex]:
-        """Every collection, by age: the default one first."""
+        """Return every collection, by age: the default one first."""
         return dict(self._open)
 
     def of(self, name: str) -> DocumentIndex:
-        """One collection. Raises: NotFound."""
-        found = self._open.get(name)
-        if found is None:
+        """Return one collection. Raises: NotFound."""
+        index = self._open.get(name)
+        if index is None:
             check_name(name)
             raise NotFound(f"there is no collection {name}; the first PUT to its documents makes it")
-        return found
+        return index
 
     def check_room(self, name: str, documents: Sequence[Document]) -> None:
         """Refuse documents that do not fit before they are embedded; `put` checks again.
 
-        Raises: StorageFull: as `Collection`, or there are too many collections.  InvalidInput: the name is malformed.
+        Raises: StorageFull: as `DocumentIndex`, or there are too many collections.
+                InvalidInput: the name is malformed.
         """
-        if (found := self._open.get(name)) is not None:
+        if (index := self._open.get(name)) is not None:
             with suppress(NotFound):  # it is being dropped: `put` makes it anew
-                found.check_room(documents)
+                index.check_room(documents)
                 return
-        self._check_new(name)
+        self._opener.check_new(name)
 
     def is_chunked(self, name: str, wanted: bool | None) -> bool:
         """Whether to split new documents into passages, as `DocumentIndex` says; a new collection's are."""
-        if (found := self._open.get(name)) is not None:
+        if (index := self._open.get(name)) is not None:
             with suppress(NotFound):  # as above
-                return found.is_chunked(wanted)
-        self._check_new(name)
+                return index.is_chunked(wanted)
+        self._opener.check_new(name)
         return wanted is not False
 
     def documents_of(self, name: str, ids: Sequence[str]) -> dict[str, StoredDocument]:
         """As `DocumentIndex.documents_of`; a collection that will be made has none."""
-        if (found := self._open.get(name)) is not None:
+        if (index := self._open.get(name)) is not None:
             with suppress(NotFound):  # as above
-                return found.documents_of(ids)
+                return index.documents_of(ids)
         return {}
 
     def put(self, name: str, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`."""
         if name in self._open:
             return self._open[name].put(documents, vectors_PD)
-        self._make(name)
+        self._open = self._open | {name: self._opener.make(name)}
         try:
             return self._open[name].put(documents, vectors_PD)
         except BaseException:
@@ -82,45 +109,48 @@ class Collections:
             raise
 
     def drop(self, name: str) -> int:
-        """Remove a collection. Return how many documents it had.
+        """Remove a collection. Return how many documents it had. Searches that have begun may end with NotFound.
 
         Raises: NotFound.  InvalidInput: it is the default one.  StorageFull: nothing was removed.
         """
-        self.of(name)
-        raise _default_stays()
+        index = self.of(name)
+        if name == DEFAULT_NAME:
+            raise InvalidInput(f"collection {DEFAULT_NAME} stays; POST /documents/delete removes documents from it")
+        documents = len(index)
+        self._opener.drop(name, index)
+        self._open = {other: index for other, index in self._open.items() if other != name}
+        return documents
 
     def check_files(self) -> None:
-        """Compare the store's files with those that are open; Milvus has its own.
-
-        Raises: NotReady: they were moved, deleted or replaced.
-        """
+        """Raises: NotReady: the store's files were moved, deleted or replaced."""
+        self._opener.check_files()
 
     def count(self) -> float:
-        """Documents of all collections; NaN as `count_of`."""
+        """Return the documents of all collections; NaN as `count_of`."""
         return sum(map(count_of, self._open.values()))
 
     @property
     def size_bytes(self) -> int:
         """Memory of all indexes."""
-        return sum(one.size_bytes for one in self._open.values())
+        return sum(index.size_bytes for index in self._open.values())
 
     def announce(self, url: str) -> None:
         """Tell commands on the same store where this service answers."""
+        self._opener.announce(url)
 
     def close(self) -> None:
-        """Close every collection."""
-        for collection in reversed([*self._open.values()]):  # the default one last
-            collection.close()
+        """Close every collection, the default one last."""
+        for index in reversed([*self._open.values()]):
+            index.close()
+        self._opener.close()
 
-    def _check_new(self, name: str) -> None:
-        check_name(name)
-        raise InvalidInput(
-            f"collection {name} cannot be made: where Milvus keeps the documents (CROSSLET_INDEX) there is only "
-            f"{DEFAULT_NAME}; leave /collections/{name} out of the path"
-        )
 
-    def _make(self, name: str) -> None:
-        self._check_new(name)
+def count_of(index: DocumentIndex) -> float:
+    """Return its number of documents; NaN (to Prometheus: unknown) while it is unavailable."""
+    try:
+        return len(index)
+    except ServiceError:
+        return math.nan
 
 
 @dataclass(frozen=True)
@@ -142,8 +172,8 @@ class IndexOptions:
     chunks: bool = True
 
     def bytes_of_others(self, store: DocumentStore) -> int:
-        """Memory of the indexes of the store's other collections, which stay closed."""
-        others = [one.number for one in store.catalog.listed() if one.number != store.number]
+        """Return the memory of the indexes of the store's other collections, which stay closed."""
+        others = [row.number for row in store.catalog.listed() if row.number != store.number]
         return sum(self._maintained(store.of(number)).expected_bytes() for number in others)
 
     def opened(
@@ -154,7 +184,7 @@ class IndexOptions:
         upkeep: Upkeep | None = None,
         read_only: bool = False,
     ) -> Collection:
-        """The collection of a store, with its index; arguments as `Collection`'s."""
+        """Return the collection of a store, with its index; arguments as `Collection`'s."""
         snapshots = SnapshotFolder(
             self.folder, fingerprint=self.fingerprint, collection=store.number, read_only=read_only
         )
@@ -172,72 +202,56 @@ class IndexOptions:
         return IndexMaintenance(store, dim=self.dim, snapshots=snapshots, exact_rows=self.exact_documents)
 
 
-class StoredCollections(Collections):
-    """The collections of a document store: those that are there, and each that is made later."""
+class EmbeddedCollections(CollectionOpener):
+    """Opens the collections of a document store. Those over `max_collections` stay."""
 
     def __init__(self, store: DocumentStore, options: IndexOptions, *, max_collections: int) -> None:
-        """Load every collection; those over `max_collections` stay."""
         self._store = store
         self._options = options
         self._max_collections = max_collections
         self._upkeep = Upkeep(store.fold_log)
         self._open: dict[str, Collection] = {}
-        listed = store.catalog.listed()
-        forget_dropped(options.folder, [one.number for one in listed])  # the process was killed before it had
+
+    def open_all(self) -> Mapping[str, DocumentIndex]:
+        rows = self._store.catalog.listed()
+        forget_dropped(self._options.folder, [row.number for row in rows])  # the process was killed before it had
         try:
-            for one in listed:
-                self._open = self._open | {one.name: self._opened(one.number)}
+            for row in rows:
+                self._opened(row.name, row.number)
         except BaseException:
-            self.close()
+            for collection in self._open.values():
+                collection.close()
+            self._store.close()
             raise
+        return self._open
 
-    def announce(self, url: str) -> None:
-        """As the base class."""
-        self._store.announce(url)
+    def check_new(self, name: str) -> None:
+        self._store.catalog.check_new(name, most=self._max_collections)
 
-    def drop(self, name: str) -> int:
-        """As the base class. Searches that have begun may end with NotFound."""
-        documents = len(self.of(name))
-        if name == DEFAULT_NAME:
-            raise _default_stays()
+    def make(self, name: str) -> DocumentIndex:
+        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
+        return self._opened(name, number)
+
+    def drop(self, name: str, index: DocumentIndex) -> None:
         number = self._store.catalog.number_of(name)
         if number is not None:
             self._open[name].discard(lambda: self._store.catalog.drop(number))
         self._open = {other: collection for other, collection in self._open.items() if other != name}
-        forget_dropped(self._options.folder, [one.number for one in self._store.catalog.listed()])
-        return documents
+        forget_dropped(self._options.folder, [row.number for row in self._store.catalog.listed()])
 
     def check_files(self) -> None:
-        """As the base class."""
         self._store.check_files()
 
+    def announce(self, url: str) -> None:
+        self._store.announce(url)
+
     def close(self) -> None:
-        """Close every collection, and the store."""
-        super().close()
         self._store.close()
 
-    def _check_new(self, name: str) -> None:
-        self._store.catalog.check_new(name, most=self._max_collections)
-
-    def _make(self, name: str) -> None:
-        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
-        self._open = self._open | {name: self._opened(number)}
-
-    def _opened(self, number: int) -> Collection:
+    def _opened(self, name: str, number: int) -> Collection:
         def others_bytes() -> int:
-            return sum(one.size_bytes for one in self._open.values() if one is not opened)
+            return sum(one.size_bytes for one in self._open.values() if one is not collection)
 
-        opened = self._options.opened(self._store.of(number), others_bytes=others_bytes, upkeep=self._upkeep)
-        return opened
-
-
-def count_of(index: DocumentIndex) -> float:
-    """Its number of documents; NaN (to Prometheus: unknown) while it is unavailable."""
-    try:
-        return len(index)
-    except ServiceError:
-        return math.nan
-
-
-def _default_stays() -> InvalidInput:
-    return InvalidInput(f"collection {DEFAULT_NAME} stays; POST /documents/delete removes documents from it")
+        collection = self._options.opened(self._store.of(number), others_bytes=others_bytes, upkeep=self._upkeep)
+        self._open = self._open | {name: collection}
+        return collection

@@ -1,4 +1,7 @@
-"""Translates the API's metadata filters to SQL conditions on the `fields` table. Runs nothing.
+"""Metadata filters: what of a document's metadata they test, the SQL of a filter, and counts by value.
+
+The table `fields` has a row for each path, type and value of a document's metadata (`fields_of`); `to_condition`
+translates a filter to SQL over it; `count_values` counts a field's values.
 
 {"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"lang": {"ne": "de"}} ·
 {"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}
@@ -8,12 +11,17 @@ for `in` and both bounds of a range. null matches a field that is null or absent
 all elements. Types are never converted: 1 is not "1" or true. Keys and strings are compared as `comparable` has them.
 """
 
+import math
 import operator
+import re
+import sqlite3
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.documents.store.fields import Scalar, SqlValue, comparable, inexact, stored_kind
+import orjson
+
 from service.errors import InvalidInput
 
 MAX_DEPTH = 16
@@ -28,6 +36,38 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
 # Before a query with a condition; its first value is the collection's number.
 FILTERABLE = "WITH filterable AS NOT MATERIALIZED (SELECT key, kind, value, row FROM fields WHERE collection = ?)"
+
+FIELD_RULES = f"1-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
+MOST_MARKS = 30  # in a row, as in Unicode's Stream-Safe Text Format (UAX #15): NFC takes the square of a run's length
+_LONG_RUN = re.compile(rf"([^\w\x00-\x7f]{{{MOST_MARKS + 1},}})")  # a mark is no word character
+SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1  # limits of SQLite and Milvus
+
+SqlValue = str | int | float
+Scalar = tuple[str, SqlValue]  # type and value
+
+OTHER: Scalar = ("other", 0)  # an object, or a list in a list: it exists, but equals nothing
+MAX_VALUE_BYTES = 1024  # a longer text is no category
+# Of the types that are counted, strings alone are spelled like another one's values.
+IS_MIXED = """
+SELECT EXISTS (SELECT 1 FROM fields WHERE collection = ?1 AND key = ?2 AND kind = 'string')
+AND EXISTS (SELECT 1 FROM fields WHERE collection = ?1 AND key = ?2 AND kind IN ('number', 'boolean'))
+"""
+COUNT = """
+SELECT kind, value, count(*) AS documents FROM fields
+WHERE collection = ?1 AND key = ?2 AND kind IN ('string', 'number', 'boolean') AND length(CAST(value AS BLOB)) <= ?3
+{where} GROUP BY kind, value
+"""
+# A document that has a value also as a string is counted by the string.
+NO_SUCH_STRING = """
+AND (kind = 'string' OR NOT EXISTS (
+    SELECT 1 FROM fields AS other WHERE collection = ?1 AND key = ?2 AND kind = 'string'
+    AND value = spelled(fields.kind, fields.value) AND row = fields.row
+))
+"""
+MERGED = """
+SELECT 'string' AS kind, CASE kind WHEN 'string' THEN value ELSE spelled(kind, value) END AS value,
+sum(documents) AS documents FROM ({counts}) GROUP BY 2
+"""
 
 
 @dataclass(frozen=True)
@@ -226,3 +266,114 @@ def _not(condition: Condition) -> Condition:
 def _join(parts: Sequence[Condition], operator: str) -> Condition:
     sql = f" {operator} ".join(part.sql for part in parts)
     return Condition(f"({sql})", tuple(value for part in parts for value in part.values))
+
+
+def comparable(text: str) -> str:
+    """Return a key or a string as filters compare it: in NFC, so that an é typed as e and an accent is an é.
+
+    A run of more than `MOST_MARKS` marks or symbols stays as it is.
+    """
+    if text.isascii():
+        return text
+    parts = _LONG_RUN.split(text)  # each second one is such a run
+    parts[::2] = (unicodedata.normalize("NFC", part) for part in parts[::2])
+    return "".join(parts)
+
+
+def inexact(value: object) -> str | None:
+    """Return why a number cannot be stored exactly; None if it can, or if the value is not a number."""
+    if isinstance(value, int) and not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+        return (
+            f"a whole number is beyond 64 bits; those from {SMALLEST_INTEGER} to {LARGEST_INTEGER} are stored exactly, "
+            "send a larger one as a string"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a number is NaN or infinite, which JSON does not allow; leave it out, or send null"
+    return None
+
+
+def stored_kind(value: object) -> Scalar | None:
+    """Return a scalar's type and value in the `fields` table; None for a list or an object."""
+    if value is None:
+        return "null", 0
+    if isinstance(value, bool):  # before int: True is an int in Python
+        return "boolean", int(value)
+    if isinstance(value, int | float):
+        # The API refuses larger integers (`inexact`); SQLite has none.
+        return "number", value if SMALLEST_INTEGER <= value <= LARGEST_INTEGER else float(value)
+    return ("string", comparable(value)) if isinstance(value, str) else None
+
+
+def fields_of(metadata: Mapping[str, object]) -> dict[str, set[Scalar]]:
+    """Return every path with the set of (type, value) at its end, which is never empty; a list gives its elements.
+
+    A path is keys, as `comparable` has them, joined by dots; it also leads through objects in a list. If two routes
+    give the same path, the one with the longer first key wins, then the longer second: the key `a.b` takes precedence
+    over `b` in `a`.
+    """
+    found: dict[str, set[Scalar]] = {}
+    waiting: list[tuple[str, list[Mapping[str, object]]]] = [("", [metadata])]
+    while waiting:
+        prefix, objects = waiting.pop()
+        elements_at: dict[str, list[object]] = {}
+        for one in objects:
+            for key, value in one.items():
+                elements = value if isinstance(value, list) else [value]
+                elements_at.setdefault(comparable(key), []).extend(elements)
+        for key, elements in sorted(elements_at.items(), key=lambda item: len(item[0])):  # the longest is popped first
+            kinds = {stored_kind(element) or OTHER for element in elements}
+            found.setdefault(prefix + key, kinds or {OTHER})  # an empty list exists, too
+            inner: list[Mapping[str, object]] = [element for element in elements if isinstance(element, dict)]
+            if inner:
+                waiting.append((f"{prefix}{key}.", inner))
+    return found
+
+
+def add_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
+    """Insert what filters test of a document's metadata."""
+    connection.executemany(
+        "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
+        ((collection, path, *scalar, row) for path, scalars in fields_of(metadata).items() for scalar in scalars),
+    )
+
+
+@dataclass(frozen=True)
+class Facet:
+    """How many documents have each value of a field.
+
+    counts: by value, the most frequent first, ties by type and value; numbers and booleans are spelled as in JSON.
+    is_cut: there are further values.
+    """
+
+    counts: dict[str, int]
+    is_cut: bool
+
+
+def count_values(
+    reader: sqlite3.Connection, field: str, *, collection: int, most_values: int, condition: Condition | None = None
+) -> Facet:
+    """Count the documents that a condition selects, or all, once for each value of a field, as it is spelled.
+
+    An element of a list is a value.
+    """
+    field = comparable(field)
+    where, tested = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
+    counts = COUNT.format(where=where)
+    if reader.execute(IS_MIXED, (collection, field)).fetchone()[0]:
+        reader.create_function("spelled", 2, _spelled, deterministic=True)
+        counts = MERGED.format(counts=COUNT.format(where=where + NO_SUCH_STRING))
+    # The question mark of FILTERABLE is ?1; those of the condition, and the last one, follow ?3.
+    query = f"{FILTERABLE} SELECT kind, value, documents FROM ({counts}) ORDER BY documents DESC, kind, value LIMIT ?"  # noqa: S608
+    values = (collection, field, MAX_VALUE_BYTES, *tested, most_values + 1)  # one more: shows if there are others
+    found = reader.execute(query, values).fetchall()
+    counted = {_spelled(kind, value): count for kind, value, count in found[:most_values]}
+    return Facet(counted, is_cut=len(found) > most_values)
+
+
+def _spelled(kind: str, value: SqlValue) -> str:
+    if kind == "boolean":
+        return "true" if value else "false"
+    if isinstance(value, float):
+        is_whole = value.is_integer() and SMALLEST_INTEGER <= value <= LARGEST_INTEGER
+        return orjson.dumps(int(value) if is_whole else value).decode()  # 2.0 and 2 are one number
+    return str(value)

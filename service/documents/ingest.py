@@ -15,9 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import orjson
 
-from service.documents.protocol import Rows, Vectors
-from service.documents.store.document import Document
-from service.documents.store.rows import StoredDocument
+from service.documents.document import Document, Rows, StoredDocument, Vectors
 
 E = TypeVar("E")
 

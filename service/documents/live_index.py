@@ -1,20 +1,243 @@
-"""The index that searches use: follows the store's changes, and gives way to a better one. Knows no documents."""
+"""The vector index that searches use: loaded or built, in step with the store, rebuilt when outgrown, saved."""
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from service.documents.protocol import VectorIndex
-from service.documents.store.store import DocumentStore
-from service.documents.upkeep import Upkeep
-from service.documents.vectors.ivf_build import BuildStoppedError
-from service.documents.vectors.maintenance import IndexMaintenance
-from service.documents.vectors.rwlock import ReadWriteLock
-from service.errors import StorageFull
+import numpy as np
+
+from service.documents.store.store import DocumentStore, Snapshot
+from service.documents.vectors.index import FaissIndex, VectorIndex
+from service.documents.vectors.ivf import BuildStoppedError, InvertedIndex, build_inverted, expected_bytes
+from service.documents.vectors.snapshots import SnapshotFolder
+from service.errors import NotReady, StorageFull
+
+EXACT_ROWS = 20_000
+GROWTH = 4  # rebuild an index once it holds 4 times the rows it was built for
+SAVED_SHARE = 10  # renew a snapshot when 1 in 10 rows has changed
+SAVED_ROWS = 1_000  # but not for fewer changes
+RETRY_SHARE = 10  # retry a failed build when the store has grown by 1/10
+RETRY_S = 5.0  # after a step that is to be repeated
+FOLD_S = 30.0  # between folds of the store's log: soon after the last write its file is whole
 
 logger = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """A thread for all collections of a store. It runs while there is a step."""
+
+    def __init__(self, fold_log: Callable[[], None]) -> None:
+        self._fold_log = fold_log
+        self._steps: list[Callable[[], bool]] = []
+        self._due = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, step: Callable[[], bool]) -> None:
+        """Call `step` now and then, and after `wake`. It never raises; it returns whether to call it again soon."""
+        self._steps = [*self._steps, step]
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="index", daemon=True)
+            self._thread.start()
+
+    def remove(self, step: Callable[[], bool]) -> None:
+        """Do not begin `step` again. After the last one, wait until the thread has ended."""
+        self._steps = [one for one in self._steps if one != step]
+        if not self._steps and self._thread is not None:
+            self._due.set()
+            self._thread.join()
+            self._thread = None
+
+    def wake(self) -> None:
+        """A step has something to do."""
+        self._due.set()
+
+    def _run(self) -> None:
+        wait_s = FOLD_S
+        while self._steps:
+            self._due.wait(wait_s)
+            self._due.clear()
+            if self._steps:
+                self._fold_log()
+            is_unfinished = [step() for step in self._steps]
+            wait_s = RETRY_S if any(is_unfinished) else FOLD_S
+
+
+class ReadWriteLock:
+    """A waiting writer takes precedence over new readers, so that readers cannot starve it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._writers = 0  # waiting or active
+        self._is_writing = False
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the lock together with other readers."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writers)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the lock alone."""
+        with self._changed:
+            self._writers += 1
+            self._changed.wait_for(lambda: not self._readers and not self._is_writing)
+            self._is_writing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writers -= 1
+                self._is_writing = False
+                self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class Built:
+    """An index of the store at a revision."""
+
+    index: InvertedIndex
+    revision: int
+
+
+class IndexMaintenance:
+    """Exact search up to `exact_rows` documents, inverted lists beyond.
+
+    Args: snapshots: where to keep inverted lists; None: they are rebuilt at each start.
+    """
+
+    def __init__(
+        self, store: DocumentStore, *, dim: int, snapshots: SnapshotFolder | None = None, exact_rows: int = EXACT_ROWS
+    ) -> None:
+        self._store = store
+        self._dim = dim
+        self._snapshots = snapshots
+        self._exact_rows = exact_rows
+        self._tried_rows = 0
+        self._unsaved = 0
+        self._unsaved_at_failure = 0  # after a failed snapshot, wait for as many further changes
+
+    def load(self) -> VectorIndex:
+        """Load or build the index to start with, at the store's revision; nothing else may be writing the store."""
+        with self._store.snapshot() as snapshot:
+            if snapshot.count_passages() <= self._exact_rows:
+                return self._flat(snapshot)
+        return self._load_snapshot() or self.build(lambda: False).index
+
+    def expected_bytes(self) -> int:
+        """Memory of the index that `load` gives, without loading it. Inverted lists count as if built now."""
+        with self._store.snapshot() as snapshot:
+            count, largest = snapshot.count_passages(), snapshot.largest_passage()
+        if count <= self._exact_rows:
+            return count * FaissIndex(self._dim).row_bytes
+        return expected_bytes(count, largest_row=largest, dim=self._dim)
+
+    def load_exact(self) -> VectorIndex:
+        """Load an exact index. For a reader beside the service, which must not write snapshots."""
+        with self._store.snapshot() as snapshot:
+            return self._flat(snapshot)
+
+    def note(self, changed: int) -> None:
+        """Record that `changed` rows of the index changed."""
+        self._unsaved += changed
+
+    def is_outgrown(self, index: VectorIndex) -> bool:
+        """Return whether the index should be rebuilt or replaced."""
+        if len(index) <= self._tried_rows + self._tried_rows // RETRY_SHARE:
+            return False
+        if isinstance(index, InvertedIndex):
+            return len(index) > GROWTH * index.tuning.built_rows
+        return len(index) > self._exact_rows
+
+    def is_stale(self, index: VectorIndex) -> bool:
+        """Return whether the snapshot should be renewed."""
+        changed = self._unsaved - self._unsaved_at_failure
+        return isinstance(index, InvertedIndex) and changed > max(SAVED_ROWS, len(index) // SAVED_SHARE)
+
+    def build(
+        self, should_stop: Callable[[], bool], check_memory: Callable[[int], None] = lambda growth_bytes: None
+    ) -> Built:
+        """Build inverted lists over the current store, and save them if the disk has room.
+
+        Raises: BuildStoppedError.  StorageFull: there is not enough memory.
+        """
+        with self._store.snapshot() as snapshot:
+            self._tried_rows = snapshot.count_passages()
+            check_memory(2 * self._tried_rows * (self._dim + 8))
+            index = build_inverted(snapshot, should_stop=should_stop)
+        if path := self._save(index, snapshot.revision):
+            index = InvertedIndex.read(path, index.facts)  # drops the spare capacity left by adding
+        self._tried_rows = 0
+        return Built(index, snapshot.revision)
+
+    def catch_up(self, index: InvertedIndex, snapshot: Snapshot, *, since: int) -> None:
+        """Bring an index from an earlier revision to the snapshot's; nothing else may be changing it.
+
+        Rows that differ because the store was restored from a backup are corrected, too.
+        """
+        for rows, vectors_ND in snapshot.vectors(changed_after=since):
+            index.replace(index.prepare(rows, vectors_ND))
+            self._unsaved += len(rows)
+        held, wanted = index.rows(), snapshot.passages()
+        gone, missing = np.setdiff1d(held, wanted), np.setdiff1d(wanted, held)
+        index.remove(gone.tolist())
+        if len(missing):
+            index.replace(index.prepare(*snapshot.vectors_of(missing.tolist())))
+        self._unsaved += len(gone) + len(missing)
+
+    def save(self, index: VectorIndex, revision: int) -> None:
+        """Renew the snapshot if the index has unsaved changes.
+
+        revision: of the index, which must not change meanwhile.
+        """
+        if isinstance(index, InvertedIndex) and self._unsaved:
+            self._save(index, revision)
+
+    def _save(self, index: InvertedIndex, revision: int) -> Path | None:
+        if self._snapshots is None or self._snapshots.read_only:
+            return None
+        try:
+            self._store.check_files()  # its folder may be another store's by now
+            path = self._snapshots.write(
+                index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
+            )
+        except (OSError, StorageFull, NotReady, sqlite3.OperationalError) as exc:  # the last: the store is locked
+            logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
+            self._unsaved_at_failure = self._unsaved
+            return None
+        self._unsaved = self._unsaved_at_failure = 0
+        return path
+
+    def _load_snapshot(self) -> InvertedIndex | None:
+        if self._snapshots is None or (found := self._snapshots.find(known=self._store.snapshot_ids)) is None:
+            return None
+        saved, path = found
+        try:
+            index = InvertedIndex.read(path, dict(saved.facts))
+            with self._store.snapshot() as snapshot:
+                self.catch_up(index, snapshot, since=saved.revision)
+        except (RuntimeError, TypeError, ValueError) as exc:
+            self._snapshots.quarantine(f"FAISS cannot use it: {type(exc).__name__}", path.name)
+            return None
+        return index
+
+    def _flat(self, snapshot: Snapshot) -> FaissIndex:
+        index = FaissIndex(self._dim)
+        for rows, vectors_ND in snapshot.vectors():
+            index.replace(index.prepare(rows, vectors_ND))
+        return index
 
 
 @dataclass(frozen=True)
@@ -135,10 +358,10 @@ class LiveIndex:
 
     def _replace(self) -> None:
         built = self._maintenance.build(lambda: self._is_closing, self._check_memory)
-        with self._store.read_transaction() as revision:  # most changes, without blocking writers
-            self._maintenance.catch_up(built.index, built.revision)
-        with self.writing:  # the last changes: writers wait, readers do not
-            self._maintenance.catch_up(built.index, revision)
+        with self._store.snapshot() as snapshot:  # most changes, without blocking writers
+            self._maintenance.catch_up(built.index, snapshot, since=built.revision)
+        with self.writing, self._store.snapshot() as last:  # the last changes: writers wait, readers do not
+            self._maintenance.catch_up(built.index, last, since=snapshot.revision)
             with self._in_step.exclusive():
                 self.now = built.index
         self._note(0)  # a bulk load may have outgrown it already

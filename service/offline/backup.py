@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from service.documents.store.backup import back_up
+from service.documents.store.connections import REVISION_SUFFIX, RevisionFile
 from service.documents.store.locking import lock_for_this_process
-from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.schema_check import LARGEST_RESTORED
 from service.errors import StartError, StoreError
 from service.offline.output import is_replaceable

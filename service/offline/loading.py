@@ -12,10 +12,9 @@ from typing import Any
 import orjson
 
 from service.api.schemas.documents import document_in
+from service.documents.document import Document, Span, Vectors
 from service.documents.ingest import Batch, DocumentSink, Report, changes, join_passages, parts_of, place
-from service.documents.protocol import Vectors
 from service.documents.readers.records import EXPORTED, Record
-from service.documents.store.document import Document, Span
 from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import Engine
 from service.offline.service_client import NothingStoredError, ServiceClient

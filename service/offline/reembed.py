@@ -7,23 +7,22 @@ documents.next.sqlite3  its replacement; grows with every run of the command, an
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from service.document_index import next_store
+from service.documents.document import Document, Span, StoredDocument, Vectors
 from service.documents.ingest import Report
-from service.documents.protocol import Vectors
+from service.documents.names import where
 from service.documents.readers.records import Record
-from service.documents.store.collection_name import where
-from service.documents.store.document import Document, Span
-from service.documents.store.locking import connect, lock_for_this_process
-from service.documents.store.revision_file import REVISION_SUFFIX
+from service.documents.store.connections import REVISION_SUFFIX, connect
+from service.documents.store.locking import lock_for_this_process
 from service.documents.store.schema import is_blank
-from service.documents.store.store import DocumentStore, StoredDocument
-from service.errors import Damaged, InferenceFailed, StartError, StoreError
+from service.documents.store.store import DocumentStore
+from service.errors import InferenceFailed, StartError, StoreError
 from service.model.encoder import Encoder
 from service.model.spaces import stored_as
 from service.offline.embedding import Engine, stored_engine
@@ -192,12 +191,8 @@ class _StoreSink:
         self._store = store
 
     def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
-        stored: dict[str, StoredDocument] = {}
-        for id_ in ids:
-            with suppress(Damaged):  # it is replaced
-                if (document := self._store.get(id_)) is not None:
-                    stored[id_] = document
-        return stored
+        with self._store.snapshot() as snapshot:
+            return snapshot.documents_of(ids)
 
     def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         with self._store.transaction() as transaction:
@@ -233,7 +228,8 @@ def _records(old: StoreFile, before: int) -> Iterator[Record]:
 def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
     after_row: int | None = 0
     while after_row is not None:
-        page = store.page(after_row=after_row, limit=PAGE_ROWS, max_chars=sys.maxsize)
+        with store.snapshot() as snapshot:
+            page = snapshot.page(after_row=after_row, limit=PAGE_ROWS, max_chars=sys.maxsize)
         gone = old.missing(document.id for document in page.documents)
         if gone:
             with store.transaction() as transaction:
@@ -245,10 +241,11 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
 def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
     """Delete documents that would be out of order, so that `Load` appends them in the old store's order."""
     last_row, moved = 0, []
-    for document in old.documents(with_vectors=False):
-        rows = store.rows_of([document.id])
-        moved += [row for row in rows if row < last_row]
-        last_row = rows[0] if rows and rows[0] >= last_row else sys.maxsize
+    with store.snapshot() as snapshot:
+        for document in old.documents(with_vectors=False):
+            rows = snapshot.rows_of([document.id])
+            moved += [row for row in rows if row < last_row]
+            last_row = rows[0] if rows and rows[0] >= last_row else sys.maxsize
     if moved:
         with store.transaction() as transaction:
             transaction.delete(moved)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import orjson
 
+from service.documents.document import Document, Span
 from service.documents.ingest import Batch
 from service.documents.keywords.index import KeywordIndex
+from service.documents.names import DEFAULT_NAME
 from service.documents.store.catalog import listed
-from service.documents.store.collection_name import DEFAULT_NAME
-from service.documents.store.document import Document, Span
-from service.documents.store.locking import connect
+from service.documents.store.connections import connect
 from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 from service.offline.embedding import Engine

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from service.documents.store.document import Document
+from service.documents.document import Document
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 

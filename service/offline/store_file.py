@@ -16,21 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.documents.document import Span
+from service.documents.filters import FIELD_RULES, fields_of
 from service.documents.keywords.terms import RULES
-from service.documents.store.catalog import Named, listed, unknown
-from service.documents.store.collection_name import DEFAULT_NAME, where
-from service.documents.store.document import Span
-from service.documents.store.fields import RULES as FIELD_RULES
-from service.documents.store.fields import fields_of
-from service.documents.store.integrity import REPAIR
-from service.documents.store.keyword_integrity import keywords_fault
-from service.documents.store.locking import check_lone, connect, read_mode
-from service.documents.store.schema import DEFAULT, checksum, has_other_spellings, loaded
+from service.documents.names import DEFAULT_NAME, where
+from service.documents.store.catalog import CollectionRow, listed, unknown
+from service.documents.store.connections import REPAIR, checksum, connect, read_mode
+from service.documents.store.locking import check_lone
+from service.documents.store.schema import DEFAULT, has_other_spellings, loaded
 from service.documents.store.schema import facts as facts_of
 from service.documents.store.schema_check import (
     LARGEST_NUMBER,
     check_numbers,
     check_schema,
+    keywords_fault,
     orphans_faults,
     rows_faults,
 )
@@ -107,11 +106,11 @@ class StoreFile:
         """Raises: StoreError: there is a number that crosslet never writes, or a larger one."""
         check_numbers(self._path, self._connection, largest=largest)
 
-    def collections(self) -> list[Named]:
+    def collections(self) -> list[CollectionRow]:
         """Return every collection, by age: the default one first."""
         return listed(self._connection)
 
-    def of(self, one: Named) -> "StoreFile":
+    def of(self, one: CollectionRow) -> "StoreFile":
         """Return a view of another collection."""
         other = copy(self)
         other._number, other.name = one.number, one.name

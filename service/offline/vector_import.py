@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from service.documents.document import Document, Vectors
 from service.documents.ingest import DocumentSink, Report, place
-from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
 from service.documents.readers.sources import open_source
-from service.documents.store.store import Document
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.offline.embedding import Engine
 from service.offline.loading import BATCH_DOCUMENTS, named

@@ -18,7 +18,8 @@ import pytest
 import requests
 import urllib3
 
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document
+from service.documents.store.store import DocumentStore
 from service.model.artifact import load_manifest
 from tests.contract.conftest import BUNDLED
 from tests.contract.live import live_service

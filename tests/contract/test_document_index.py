@@ -16,13 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from service.document_index import load_collection
-from service.documents.backend import DocumentIndex
-from service.documents.query import Query
-from service.documents.results import Shown
-from service.documents.store.store import Document
+from service.documents.document import Document
+from service.documents.interface import DocumentIndex, Query, ResultOptions
 from service.errors import InvalidInput, StoreError
 from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
+from tests.service.documents.oracle import search_one
 
 DIM = 4
 SERVER = os.environ.get("CROSSLET_TEST_MILVUS", "")
@@ -84,7 +83,7 @@ def put(index: DocumentIndex, vectors: Mapping[str, np.ndarray], metadata: Mappi
 
 
 def ids(index: DocumentIndex, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
-    return [match.document.id for match in index.search(vector, top_k=top_k, **options)]
+    return [match.document.id for match in search_one(index, vector, top_k=top_k, **options)]
 
 
 def listed(
@@ -105,7 +104,7 @@ def listed(
 
 def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) -> None:
     assert len(index) == 0
-    assert index.search(EAST, top_k=5) == []
+    assert search_one(index, EAST, top_k=5) == []
     assert index.search_all([Query(EAST), Query(UP)], top_k=5, filter_={"x": 1}) == [[], []]
     assert index.get("a") is None
     assert index.delete(["a"]) == 0
@@ -113,7 +112,7 @@ def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) ->
     assert listed(index, limit=5) == ([], [0])
 
 
-def test_keywords_are_found_beside_vectors_or_refused_with_the_way_out(index: DocumentIndex) -> None:
+def test_keywords_are_found_or_refused(index: DocumentIndex) -> None:
     put(index, {"near": EAST, "named": NORTH})
     asked = [Query(EAST, "named"), Query(words="named")]
     if index.backend == "milvus":
@@ -126,7 +125,7 @@ def test_keywords_are_found_beside_vectors_or_refused_with_the_way_out(index: Do
     assert [one.document.id for one in keywords] == ["named"]
 
 
-def test_putting_twice_changes_nothing_but_the_revision_which_grows(index: DocumentIndex) -> None:
+def test_putting_twice_changes_only_the_revision(index: DocumentIndex) -> None:
     index.check_room([Document("a", "x", {}), Document("b", "y", {})])
     first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
     second = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
@@ -156,7 +155,7 @@ def test_what_is_deleted_is_gone_at_once_and_counted_once(index: DocumentIndex) 
     assert index.delete(["b"]) == 0
 
 
-def test_a_filter_deletes_what_it_selects_and_an_empty_or_malformed_one_nothing(index: DocumentIndex) -> None:
+def test_filter_deletes_what_it_selects(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": EAST}, {"lang": "de"})
     put(index, {"c": EAST}, {"lang": "tr"})
     for filter_ in ({}, {"lang": {"like": "d"}}, {"or": []}):
@@ -166,7 +165,7 @@ def test_a_filter_deletes_what_it_selects_and_an_empty_or_malformed_one_nothing(
     assert ids(index, EAST, 5) == ["c"]
 
 
-def test_an_exact_search_equals_numpy_and_finds_everything_there_is(index: DocumentIndex) -> None:
+def test_exact_search_equals_numpy(index: DocumentIndex) -> None:
     rng = np.random.default_rng(5)
     vectors_ND = rng.standard_normal((150, DIM)).astype(np.float32)
     vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
@@ -189,7 +188,7 @@ def test_ties_are_ordered_by_id_whatever_the_order_of_arrival(index: DocumentInd
     assert ids(index, EAST, 62)[-2:] == ["first", "last"]
 
 
-def test_pages_follow_the_first_arrival_and_hold_every_document_once(index: DocumentIndex) -> None:
+def test_pages_follow_arrival_and_hold_each_document_once(index: DocumentIndex) -> None:
     names = [f"{number:02}" for number in np.random.default_rng(4).permutation(23)]
     for name in names[:3]:
         put(index, {name: EAST})
@@ -204,7 +203,7 @@ def test_pages_follow_the_first_arrival_and_hold_every_document_once(index: Docu
     assert listed(index, limit=10, max_chars=1)[1][:2] == [1, 1]
 
 
-def test_pages_of_a_filter_hold_every_document_that_matches_once_and_count_them(index: DocumentIndex) -> None:
+def test_pages_of_a_filter_hold_each_match_once(index: DocumentIndex) -> None:
     for number in range(23):
         put(index, {f"{number:02}": EAST}, {"n": number, "a": {"b": number % 2}})
     odd = [f"{number:02}" for number in range(1, 23, 2)]
@@ -319,15 +318,15 @@ def test_everything_is_there_after_reopening(open_index: Open) -> None:
     index = open_index()
     put(index, {"a": EAST, "b": NORTH}, {"lang": ["de", "tr"]})
     index.delete(["b"])
-    before = index.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
+    before = search_one(index, unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
     again = open_index()
-    assert again.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
+    assert search_one(again, unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
     assert len(before) == len(again) == 1
     assert put(again, {"b": UP}) > before[0].document.revision
     assert listed(again, limit=5) == (["a", "b"], [2])
 
 
-def test_one_models_documents_are_never_found_with_another_models_vectors(open_index: Open) -> None:
+def test_models_never_share_documents(open_index: Open) -> None:
     put(open_index("aa"), {"a": EAST})
     try:
         other = open_index("bb")
@@ -339,7 +338,7 @@ def test_one_models_documents_are_never_found_with_another_models_vectors(open_i
     assert ids(open_index("aa"), EAST, 5) == ["a"]
 
 
-def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(index: DocumentIndex) -> None:
+def test_filter_finds_exactly_what_it_means(index: DocumentIndex) -> None:
     metadata = varied_metadata(60, seed=11)
     index.put([Document(f"{n:02}", "text", one) for n, one in enumerate(metadata)], np.stack([EAST] * 60))
 
@@ -363,7 +362,7 @@ def test_a_documents_vector_is_the_one_that_was_put(index: DocumentIndex) -> Non
     assert index.vector("nobody") is None
 
 
-def test_a_document_is_left_out_of_what_is_like_it_whatever_ties_with_it(index: DocumentIndex) -> None:
+def test_like_leaves_its_document_out_whatever_ties(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": EAST, "c": EAST, "d": NORTH})
     for top_k in (1, 2, 3, 10):
         (found,) = index.search_all([Query(EAST, without="b")], top_k=top_k)
@@ -374,14 +373,14 @@ def test_a_document_is_left_out_of_what_is_like_it_whatever_ties_with_it(index: 
 
 def test_vectors_come_with_what_is_found_where_they_are_wanted(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": unit(1, 2, 3, 4)})
-    (found,) = index.search_all([Query(NORTH)], top_k=2, shown=Shown(text=False, vector=True))
+    (found,) = index.search_all([Query(NORTH)], top_k=2, options=ResultOptions(text=False, vector=True))
     given = {match.document.id: match.vector_D for match in found}
     np.testing.assert_array_equal(given["a"], EAST)
     np.testing.assert_array_equal(given["b"], unit(1, 2, 3, 4))
-    assert [match.vector_D for match in index.search(NORTH, top_k=2)] == [None, None]
+    assert [match.vector_D for match in search_one(index, NORTH, top_k=2)] == [None, None]
 
 
-def test_metadata_change_without_the_text_or_the_vector_and_outlive_a_start(open_index: Open) -> None:
+def test_metadata_change_alone_and_durably(open_index: Open) -> None:
     index = open_index()
     first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de", "n": 1})
     revision = index.update_metadata("a", lambda before: {**before, "n": 2, "x": {"y": [True]}})
@@ -397,17 +396,17 @@ def test_metadata_change_without_the_text_or_the_vector_and_outlive_a_start(open
         assert (document.text, document.metadata) == ("text of a", {"lang": "de", "n": 2, "x": {"y": [True]}})
         assert document.revision == revision
         assert reopened.count({"n": 1}) == reopened.count({"x.y": True}) == 1
-        (found,) = reopened.search(EAST, top_k=1)
+        (found,) = search_one(reopened, EAST, top_k=1)
         assert (found.document.id, found.score) == ("a", pytest.approx(1))
 
 
-def test_several_documents_are_read_at_once_without_those_that_are_missing(index: DocumentIndex) -> None:
+def test_missing_documents_are_left_out_of_several(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": NORTH})
     found = index.documents_of(["b", "nobody", "a", "b"])
     assert {id_: document.text for id_, document in found.items()} == {"a": "text of a", "b": "text of b"}
 
 
-def test_truncated_documents_are_listed_or_refused_with_the_way_out(index: DocumentIndex) -> None:
+def test_truncated_documents_are_listed_or_refused(index: DocumentIndex) -> None:
     texts = {"a": None, "b": True, "c": False}
     index.put([Document(id_, "text", {}, is_truncated=cut) for id_, cut in texts.items()], np.stack([EAST] * 3))
     if index.backend == "milvus":

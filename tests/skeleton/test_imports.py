@@ -15,25 +15,28 @@ HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
 
 # What a room may import beside itself and the errors. Rooms that may import everything are not listed.
-DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("filters", "mode", "protocol", "query", "results")}
+DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("document", "filters", "names")}
 ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model", "service.blending"},
     "service.api.schemas": {
-        *("service.documents.mode", "service.documents.store.fields", "service.invisible", "service.spelling"),
+        *("service.documents.names", "service.documents.filters", "service.invisible", "service.spelling"),
     },
-    "service.documents.keywords": DOCUMENT_TYPES | {"service.blending", "service.invisible"},
+    "service.documents.keywords": DOCUMENT_TYPES | {"service.invisible"},
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords", "service.process.files"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
-    "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},
-    "service.documents": {"service.process.files"},
+    "service.documents.milvus": DOCUMENT_TYPES
+    | {
+        *("service.documents.interface", "service.documents.search", "service.documents.store"),
+    },
+    "service.documents": {"service.blending", "service.invisible", "service.process.files"},
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.blending", "service.preparation", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
-    "service.documents.readers": {"service.documents.store", "service.json_parsing"},
+    "service.documents.readers": {"service.documents.filters", "service.json_parsing"},
     "service.offline": {
         *("service.document_index", "service.documents", "service.engine", "service.json_parsing", "service.model"),
         *("service.process", "service.runtime", "service.api.schemas", "service.settings"),

@@ -12,8 +12,8 @@ from service.api.responses import json_response
 from service.api.routes import documents, search
 from service.api.routes.openapi import answers
 from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollectionResponse
-from service.documents.backend import DocumentIndex
-from service.documents.store.collection_name import LONGEST_NAME
+from service.documents.interface import DocumentIndex
+from service.documents.names import LONGEST_NAME
 from service.runtime import Runtime
 
 CollectionInPath = Annotated[

@@ -13,12 +13,12 @@ from starlette.types import Message
 
 from service.api.document_writing import split_documents, write_documents
 from service.api.embedder import Embedder, EmbedderDependency, cost_headers
-from service.api.facets import check_facets, counted
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
+from service.api.routes.search import check_facets, counted
 from service.api.schemas.documents import (
     CountDocumentsRequest,
     CountDocumentsResponse,
@@ -34,10 +34,9 @@ from service.api.schemas.documents import (
     checked_metadata,
 )
 from service.api.uploads import Upload
-from service.documents.backend import DocumentIndex
-from service.documents.store.document import Document
-from service.documents.store.fields import comparable
-from service.documents.store.store import StoredDocument
+from service.documents.document import Document, StoredDocument
+from service.documents.filters import comparable
+from service.documents.interface import DocumentIndex
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
 

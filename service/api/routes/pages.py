@@ -15,7 +15,7 @@ from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.documents.milvus.address import EMBEDDED
-from service.documents.mode import Mode
+from service.documents.names import Mode
 from service.errors import NotFound
 from service.runtime import Runtime
 

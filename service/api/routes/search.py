@@ -1,29 +1,31 @@
-"""POST /search: the documents that answer a query. Knows the route; the collection searches."""
+"""POST /search: the documents that answer a query; and counts by metadata value, as POST /documents/count has them.
+
+D dims
+"""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from service.api.embedder import EmbedderDependency, cost_headers
-from service.api.facets import check_facets, facets_of
+from service.api.embedder import Embedder, EmbedderDependency, cost_headers, one_or_listed
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency, while_connected
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
 from service.api.schemas.search import SearchRequest, SearchResponse
-from service.api.search_queries import queries_of
 from service.api.search_reranking import candidates, check_rerank, reranked
-from service.api.thresholds import min_score_of
-from service.documents.best_passage import Passage
+from service.documents.document import Vectors
 from service.documents.filters import to_condition
-from service.documents.query import Query
-from service.documents.results import Match, Shown
-from service.errors import InvalidInput
+from service.documents.interface import Match, Passage, Query, ResultOptions
+from service.engine.fair_queue import EncodedBatch
+from service.errors import InvalidInput, NotFound
 from service.runtime import Runtime
 
 MAX_ANSWER_BYTES = 8_000_000
+ALL_LANGUAGES = "all"  # the threshold for queries of any language
 
 router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
@@ -41,27 +43,27 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
-    shown = Shown(
+    options = ResultOptions(
         offset=body.offset,
-        min_score=min_score_of(body, runtime),
+        min_score=_min_score_of(body, runtime),
         text=bool({"text", "passage"} & {*body.include}),
         metadata="metadata" in body.include,
         vector="vector" in body.include,
         max_chars=MAX_ANSWER_BYTES,
         filter_s=runtime.settings.request_timeout_s,
     )
-    queries, batch = await queries_of(body, embedder, runtime)
+    queries, batch = await _queries_of(body, embedder, runtime)
     if not body.rerank:
-        looking_up = runtime.read(_answer, runtime, body, queries, shown, started_at=started_at)
+        looking_up = runtime.read(_answer, runtime, body, queries, options, started_at=started_at)
         answer = await while_connected(request, looking_up)
         return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
     finding = runtime.read(
-        runtime.collection.search_all, queries, top_k=body.rerank_k, filter_=body.filter, shown=candidates(shown)
+        runtime.collection.search_all, queries, top_k=body.rerank_k, filter_=body.filter, options=candidates(options)
     )
     found = await while_connected(request, finding)
     texts = [body.query] if body.query is not None else (body.queries or [])
     best = await reranked(body, texts, found, embedder=embedder, runtime=runtime)
-    answer = await runtime.read(_as_json, best.matches, runtime, body, shown, started_at=started_at)
+    answer = await runtime.read(_as_json, best.matches, runtime, body, options, started_at=started_at)
     return dumped_response(answer, headers=best.headers(batch))
 
 
@@ -84,20 +86,27 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         to_condition(body.filter)
 
 
-def _answer(runtime: Runtime, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float) -> bytes:
+def _answer(
+    runtime: Runtime, body: SearchRequest, queries: list[Query], options: ResultOptions, *, started_at: float
+) -> bytes:
     top_k = body.offset + body.top_k
-    found = runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, shown=shown)
-    return _as_json(found, runtime, body, shown, started_at=started_at)
+    found = runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
+    return _as_json(found, runtime, body, options, started_at=started_at)
 
 
 def _as_json(
-    found: Sequence[Sequence[Match]], runtime: Runtime, body: SearchRequest, shown: Shown, *, started_at: float
+    found: Sequence[Sequence[Match]],
+    runtime: Runtime,
+    body: SearchRequest,
+    options: ResultOptions,
+    *,
+    started_at: float,
 ) -> bytes:
     wanted: set[str] = {*body.include}
     results = _within_limit(dump_json([_result(match, wanted) for match in matches]) for matches in found)
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
     facets = facets_of(runtime, body.facets, body.filter)
-    others = facets | ({"min_score": shown.min_score} if body.min_score == "auto" else {})
+    others = facets | ({"min_score": options.min_score} if body.min_score == "auto" else {})
     others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
     return b'{"results":%b,%b' % (lists, dump_json(others)[1:])
 
@@ -131,3 +140,112 @@ def _result(match: Match, wanted: set[str]) -> dict[str, object]:
     if match.vector_D is not None:
         result["vector"] = match.vector_D
     return result
+
+
+async def _queries_of(
+    body: SearchRequest, embedder: Embedder, runtime: Runtime
+) -> tuple[list[Query], EncodedBatch | None]:
+    """The queries, and what it took to embed them; None: nothing was embedded.
+
+    Raises: InvalidInput: the vector has another dim than the documents', or no direction.
+            NotFound: no document has the id of `like`.  What `Embedder.embed` does.
+    """
+    if body.vector is not None:
+        return [Query(_of_norm_1(body.vector, dim=_dim(embedder, runtime)))], None
+    if body.like is not None:
+        vector_D = await runtime.read(runtime.collection.vector, body.like)
+        if vector_D is None:
+            raise NotFound("no document has the id that like names")
+        return [Query(vector_D, without=body.like)], None
+    return await _embedded_queries(body, embedder, runtime)
+
+
+async def _embedded_queries(
+    body: SearchRequest, embedder: Embedder, runtime: Runtime
+) -> tuple[list[Query], EncodedBatch | None]:
+    texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
+    place, prompts = one_or_listed(name, body.query), embedder.prompts
+    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
+    mode = body.mode or runtime.settings.default_mode
+    if mode == "keywords":
+        embedder.check(texts, name=name, place=place)
+        return [Query(words=text) for text in texts], None
+    batch = await embedder.embed(texts, name=name, prompt=prompt, place=place, space=embedder.document_space)
+    vectors = zip(texts, batch.embeddings, strict=True)
+    return [Query(vector_D, text if mode == "hybrid" else None) for text, vector_D in vectors], batch
+
+
+def _dim(embedder: Embedder, runtime: Runtime) -> int:
+    return runtime.manifest.dim if embedder.document_space is None else embedder.document_space.dim
+
+
+def _of_norm_1(numbers: Sequence[float], *, dim: int) -> Vectors:
+    if len(numbers) != dim:
+        raise InvalidInput(f"vector has {len(numbers)} numbers; those of the documents have {dim} (`dim` in GET /info)")
+    given_D = np.asarray(numbers, np.float64)
+    largest = np.abs(given_D).max()
+    if not largest or not np.isfinite(largest):
+        raise InvalidInput("vector has only zeros, or a number beyond 64-bit floats; it needs a direction")
+    scaled_D = given_D / largest  # no square overflows
+    unit_D: Vectors = (scaled_D / np.linalg.norm(scaled_D)).astype(np.float32)
+    return unit_D
+
+
+def _min_score_of(body: SearchRequest, runtime: Runtime) -> float | None:
+    """The threshold of a request; of `auto` the one recommended for its language, else for all.
+
+    Raises: InvalidInput: none is recommended for these scores.
+    """
+    if not isinstance(body.min_score, str):
+        return body.min_score
+    mode = "dense" if not body.has_words else body.mode or runtime.settings.default_mode
+    if mode == "keywords":
+        raise InvalidInput("min_score is auto, a threshold for cosines; a search by keywords has none: send a number")
+    if runtime.settings.space:
+        raise InvalidInput(
+            f"min_score is auto, but the model's own space was measured, not {runtime.settings.space} "
+            "(CROSSLET_SPACE): send a number"
+        )
+    recommended = runtime.manifest.min_scores
+    language = (body.language or ALL_LANGUAGES).lower().partition("-")[0]
+    chosen = recommended.get(language, recommended.get(ALL_LANGUAGES))
+    if chosen is None:
+        raise InvalidInput(
+            f"min_score is auto, but model {runtime.manifest.name} recommends none (`min_scores` in GET /info): send a "
+            "number"
+        )
+    return chosen
+
+
+def check_facets(fields: Sequence[str], runtime: Runtime) -> None:
+    """Raises: InvalidInput: there are more fields than may be counted."""
+    limit = runtime.settings.max_facets
+    if len(fields) > limit:
+        raise InvalidInput(f"facets has {len(fields)} fields; the limit is {limit} (CROSSLET_MAX_FACETS)")
+
+
+def facets_of(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
+    """What an answer says of its facets; empty where none are asked for. Blocks.
+
+    Raises: InvalidInput: counting takes too long, or the documents are where they cannot be counted.
+    """
+    if not fields:
+        return {}
+    return {name: value for name, value in counted(runtime, fields, filter_).items() if name != "count"}
+
+
+def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
+    """How many documents match a filter, and what an answer says of their facets. Blocks.
+
+    Raises: as `facets_of`.
+    """
+    settings = runtime.settings
+    count, found = runtime.collection.counts(
+        fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
+    )
+    answer: dict[str, object] = {"count": count}
+    if fields:
+        answer["facets"] = {field: facet.counts for field, facet in found.items()}
+    if cut := [field for field, facet in found.items() if facet.is_cut]:
+        answer["facets_cut"] = cut
+    return answer

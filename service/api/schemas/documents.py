@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, whole_example
-from service.documents.store.fields import inexact
+from service.documents.filters import inexact
 from service.errors import InvalidInput
 
 FILTER_EXAMPLES = [

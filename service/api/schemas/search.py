@@ -17,7 +17,7 @@ from service.api.schemas.embed import (
     Whole,
     whole_example,
 )
-from service.documents.mode import Mode
+from service.documents.names import Mode
 
 
 class SearchRequest(Strict):

@@ -1,4 +1,4 @@
-"""Keywords (SQLite FTS5): the terms of a text, their index, and their fusion with vectors.
+"""Keywords (SQLite FTS5): the terms of a text, and their index.
 
 Imports the errors and the types of `documents`.
 """

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from service.documents.document import Rows
 from service.documents.filters import FILTERABLE, Condition
 from service.documents.keywords.terms import document_terms, has_digit, query_terms
-from service.documents.protocol import Rows
 
 K1 = 1.2  # FTS5's, which cannot be set; its b is 0.75
 LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents

@@ -1,4 +1,4 @@
 """The same document index on a Milvus server.
 
-Imports the store's field types and the types of `documents`.
+Imports the interface, the types of `documents`, the SQL of filters, and how a search pages.
 """

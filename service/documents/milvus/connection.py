@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from service.documents.document import Vectors
 from service.documents.milvus.address import MilvusAddress
 from service.documents.milvus.rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, TOKEN_CHARS, MilvusRow
-from service.documents.protocol import Vectors
 from service.errors import IndexUnavailable, Overloaded, ServiceError, StartError, StorageFull, StoreError
 
 SCHEMA_VERSION = 3

@@ -21,8 +21,17 @@ from dataclasses import dataclass
 
 import orjson
 
-from service.documents.filters import FILTERABLE, FieldTests, field_tests, fields_in, to_condition
-from service.documents.store.fields import Scalar, SqlValue, comparable, fields_of
+from service.documents.filters import (
+    FILTERABLE,
+    FieldTests,
+    Scalar,
+    SqlValue,
+    comparable,
+    field_tests,
+    fields_in,
+    fields_of,
+    to_condition,
+)
 from service.documents.store.schema import DEFAULT, FIELDS
 from service.errors import InvalidInput
 

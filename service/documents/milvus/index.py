@@ -10,10 +10,11 @@ from itertools import chain, groupby
 
 import numpy as np
 
-from service.documents.backend import DocumentIndex, MetadataChange
+from service.documents.document import Document, Page, StoredDocument, Vectors
+from service.documents.filters import Facet
+from service.documents.interface import EVERYTHING, DocumentIndex, Match, MetadataChange, Query, ResultOptions
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import selected, to_expression
-from service.documents.milvus.queries import other_than, vectors_of
 from service.documents.milvus.rows import (
     FIELDS,
     MilvusRow,
@@ -25,11 +26,7 @@ from service.documents.milvus.rows import (
     to_row,
     to_vector,
 )
-from service.documents.protocol import Vectors
-from service.documents.query import Query
-from service.documents.results import CHARS_A_NUMBER, EVERYTHING, Match, Shown
-from service.documents.store.facets import Facet
-from service.documents.store.store import Document, Page, StoredDocument
+from service.documents.search import CHARS_A_NUMBER, check_chars, page_of
 from service.errors import InvalidInput
 
 MAX_ROWS = 16_384  # Milvus' maximum for one answer
@@ -40,7 +37,7 @@ LATEST = 2**63 - 1
 
 
 class MilvusIndex(DocumentIndex):
-    """Documents and their vectors in one Milvus collection; implements `DocumentIndex`."""
+    """Documents and their vectors in one Milvus collection. See `DocumentIndex`."""
 
     backend = "milvus"
     chunks = None  # a row of Milvus is a whole document
@@ -51,7 +48,6 @@ class MilvusIndex(DocumentIndex):
         self._last_us = 0  # revisions must grow even if the clock is set back
 
     def close(self) -> None:
-        """Close the connection."""
         self._milvus.close()
 
     @property
@@ -62,11 +58,19 @@ class MilvusIndex(DocumentIndex):
     def __len__(self) -> int:
         return self._milvus.count()
 
+    def is_chunked(self, wanted: bool | None) -> bool:
+        if wanted:
+            raise InvalidInput(
+                "long documents are split into passages beside embedded documents only; where Milvus keeps them "
+                "(CROSSLET_INDEX), leave chunk out"
+            )
+        return False
+
     def check_room(self, documents: Sequence[Document]) -> None:
-        """Do nothing: Milvus refuses the write if it is full."""
+        """Do nothing: Milvus refuses a write when it is full."""
 
     def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
-        """Insert or replace documents by id. Return the change's revision, in microseconds of this machine's clock.
+        """A revision is in microseconds of this machine's clock.
 
         Raises: InvalidInput: a document exceeds Milvus' limits; nothing was changed.
                 IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
@@ -91,7 +95,7 @@ class MilvusIndex(DocumentIndex):
         return revision
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
-        """Replace a document's metadata. Of two changes at once, by two services, one may be lost."""
+        """Of two changes at once, by two services, one may be lost."""
         row = next(self._rows_of([id_], [*FIELDS, "vector"]), None)
         if row is None:
             return None
@@ -99,29 +103,22 @@ class MilvusIndex(DocumentIndex):
         return self.put([Document(id_, before.text, change(dict(before.metadata)))], to_vector(row)[None])
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove documents by id. Return how many existed."""
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
 
     def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
-        """Remove the documents that match a filter. Return their number. `filter_s` is unused: Milvus limits itself.
-
-        Raises: InvalidInput: the filter is empty or malformed.
-        """
+        """`filter_s` is unused: Milvus limits itself."""
         expression, deleted = self._expression(filter_), 0
         while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
             deleted += self._delete([row["id"] for row in rows])
         return deleted
 
     def get(self, id_: str) -> StoredDocument | None:
-        """Return one document by its id."""
         return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
 
     def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
-        """Return the documents of the ids that exist."""
         return {row["id"]: to_document(row) for row in self._rows_of(ids, FIELDS)}
 
     def vector(self, id_: str) -> Vectors | None:
-        """Return a document's vector."""
         return next((to_vector(row) for row in self._rows_of([id_], ["id", "vector"])), None)
 
     def page(
@@ -134,13 +131,7 @@ class MilvusIndex(DocumentIndex):
         filter_s: float | None = None,
         truncated: bool = False,
     ) -> Page:
-        """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
-
-        With a filter, only matching documents. Documents inserted in the same microsecond by two service processes are
-        on the same page.
-
-        Raises: InvalidInput: the truncated ones are wanted.
-        """
+        """Documents inserted in the same microsecond by two service processes are on the same page."""
         if truncated:
             raise InvalidInput(
                 "truncated texts are known beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), "
@@ -161,7 +152,6 @@ class MilvusIndex(DocumentIndex):
         return Page(documents, next_row=last_arrival, total=total)
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """Count the documents that match a filter."""
         return self._milvus.count(self._expression(filter_) if filter_ else "")
 
     def counts(
@@ -172,7 +162,6 @@ class MilvusIndex(DocumentIndex):
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
-        """Count the documents that match a filter. Raises: InvalidInput: there are fields; Milvus keeps digests."""
         if not fields:
             return self.count(filter_), {}
         raise InvalidInput(
@@ -186,14 +175,13 @@ class MilvusIndex(DocumentIndex):
         *,
         top_k: int,
         filter_: Mapping[str, object] | None = None,
-        shown: Shown = EVERYTHING,
+        options: ResultOptions = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a query; of many results, a document deleted before its text was read is left out.
+        """Of many results, a document deleted before its text was read is left out.
 
-        Raises: InvalidInput: the filter is malformed, `top_k` is more than Milvus gives, what is found has too many
-                characters, or a query has words.
+        Raises: InvalidInput: `top_k` is more than Milvus gives.
         """
-        vectors_BD = vectors_of(queries)
+        vectors_BD = _vectors_of(queries)
         if top_k > MAX_ROWS:
             raise InvalidInput(
                 f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
@@ -202,11 +190,11 @@ class MilvusIndex(DocumentIndex):
         spare = any(query.without is not None for query in queries)
         asked = min(top_k + spare + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
         # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
-        wanted = [name for name in (*FIELDS, "vector") if getattr(shown, name, True)]
+        wanted = [name for name in (*FIELDS, "vector") if getattr(options, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            shown.cut(other_than(self._best(hits, query, top_k + spare, expression), query)[:top_k], lambda hit: hit[0])
+            page_of(self._best(hits, query, top_k + spare, expression)[:top_k], options, score=lambda hit: hit[0])
             for hits, query in zip(found_B, queries, strict=True)
         ]
         rows = {row["id"]: row for best in best_B for _, row in best}
@@ -217,10 +205,10 @@ class MilvusIndex(DocumentIndex):
         for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, wanted)):
             document = documents[row["id"]] = to_document(row)
             chars += chars_of(document)
-            if shown.vector:
+            if options.vector:
                 vectors[row["id"]] = to_vector(row)
                 chars += CHARS_A_NUMBER * vectors_BD.shape[1]
-            shown.check(chars)
+            check_chars(chars, options)
         return [
             [
                 Match(score, documents[row["id"]], vector_D=vectors.get(row["id"]))
@@ -231,13 +219,14 @@ class MilvusIndex(DocumentIndex):
         ]
 
     def _best(self, hits: ScoredRows, query: Query, top_k: int, expression: str) -> ScoredRows:
-        """Return the first `top_k` by score and id; ask again while further rows may tie with the last one."""
+        """Return the first `top_k` by score and id, but for the query's own. Ask again while the last one may tie."""
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
             asked = min(2 * asked, MAX_ROWS)
-            (hits,) = self._milvus.search(vectors_of([query]), fields=["id"], limit=asked, expression=expression)
+            (hits,) = self._milvus.search(_vectors_of([query]), fields=["id"], limit=asked, expression=expression)
         best = sorted(hits, key=lambda hit: (-hit[0], hit[1]["id"]))[:top_k]
-        return [(min(max(score, -1.0), 1.0), row) for score, row in best]  # rounding may leave a cosine just above 1
+        others = [(score, row) for score, row in best if row["id"] != query.without]
+        return [(min(max(score, -1.0), 1.0), row) for score, row in others]  # rounding may leave a cosine just above 1
 
     def _delete(self, ids: Sequence[str]) -> int:
         for part in parts_of(ids, IDS_A_CALL):
@@ -297,3 +286,14 @@ class MilvusIndex(DocumentIndex):
                 high = middle
             else:
                 low = middle
+
+
+def _vectors_of(queries: Sequence[Query]) -> Vectors:
+    """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
+    vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
+    if len(vectors) < len(queries):
+        raise InvalidInput(
+            "keywords are kept beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave mode "
+            'out, or send "dense"'
+        )
+    return np.asarray(vectors, np.float32)

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 import orjson
 
+from service.documents.document import Document, StoredDocument, Vectors
 from service.documents.milvus.filters import searchable
-from service.documents.protocol import Vectors
-from service.documents.store.store import Document, StoredDocument
 from service.errors import InvalidInput
 
 MilvusRow = dict[str, Any]  # pymilvus' type of a row

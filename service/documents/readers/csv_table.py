@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from service.documents.filters import LARGEST_INTEGER, SMALLEST_INTEGER
 from service.documents.readers.jsonl import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16
 from service.documents.readers.records import (
     EXPORTED,
@@ -26,7 +27,6 @@ from service.documents.readers.records import (
     merged,
     record_of_columns,
 )
-from service.documents.store.fields import LARGEST_INTEGER, SMALLEST_INTEGER
 from service.errors import InvalidInput
 from service.json_parsing import loads
 

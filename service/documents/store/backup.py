@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from service.documents.store.integrity import FULL
-from service.documents.store.locking import connect, read_mode
+from service.documents.store.connections import FULL, connect, read_mode
 from service.errors import StorageFull, StoreError
 from service.process.files import create_anew
 

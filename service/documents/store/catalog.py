@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
-from service.documents.store.collection_name import check_name
+from service.documents.names import check_name
 from service.documents.store.connections import StoreConnections
 from service.documents.store.schema import DEFAULT, settings_of
 from service.errors import NotFound, StartError, StorageFull
@@ -15,8 +15,8 @@ TABLES = ("fields", "passages", "documents", "collections")  # with a column `co
 
 
 @dataclass(frozen=True)
-class Named:
-    """A collection. number: never given twice in a store.  revision: of its last change."""
+class CollectionRow:
+    """A row of the table of collections. number: never given twice in a store.  revision: of its last change."""
 
     number: int
     name: str
@@ -30,7 +30,7 @@ class Catalog:
     def __init__(self, connections: StoreConnections) -> None:
         self._connections = connections
 
-    def listed(self) -> list[Named]:
+    def listed(self) -> list[CollectionRow]:
         """Every collection, by age: the default one first."""
         return listed(self._connections.reader())
 
@@ -89,10 +89,10 @@ class Catalog:
         self._connections.writer.execute("COMMIT")
 
 
-def listed(connection: sqlite3.Connection) -> list[Named]:
+def listed(connection: sqlite3.Connection) -> list[CollectionRow]:
     """Every collection that a connection sees, by age."""
     query = "SELECT collection, name, documents, revision FROM collections ORDER BY collection"
-    return [Named(*found) for found in connection.execute(query)]
+    return [CollectionRow(*found) for found in connection.execute(query)]
 
 
 def unknown(name: str, names: Collection[str], path: Path) -> StartError:

@@ -1,29 +1,35 @@
-"""The open file of a document store: its connections, its lock, its log. Knows transactions, not documents."""
+"""The open file of a document store: connections, write transactions, the log, and what SQLite says of damage."""
 
 import logging
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from service.documents.store.integrity import undamaged, unless_full
-from service.documents.store.locking import (
-    check_lone,
-    connect,
-    lock_for_this_process,
-    lock_path,
-    read_mode,
-    write_url,
-)
-from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
-from service.errors import NotReady
-from service.process.files import create, resolved
+import orjson
+
+from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, write_url
+from service.errors import Damaged, NotReady, StorageFull
+from service.process.files import PRIVATE, create, resolved
 
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_BYTES = 80_000_000  # at so many SQLite folds it within a commit
+CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
 PUT_BACK = "put the same file back (CROSSLET_DATA), or start the service anew"
+
+REPAIR = "`crosslet index verify` lists damage, `crosslet index repair` recomputes vectors"
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FULL = {  # SQLite's codes for a full disk, quota and shared memory
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+REVISION_SUFFIX = ".revision"  # suffix of the file beside the store
+LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written in one call
 
 FileId = tuple[int, int]  # device and inode
 
@@ -196,3 +202,122 @@ def _id_of(file: Path | str | int) -> FileId:
     """file: its name, or a descriptor."""
     found = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
     return found.st_dev, found.st_ino
+
+
+def read_mode(path: Path) -> str:
+    """Return the mode for reading a store that a service may be using, or start to use meanwhile.
+
+    A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
+    reads an unused store as immutable, which assumes that nobody writes meanwhile.
+    """
+    is_open = path.with_name(f"{path.name}-wal").exists()  # a service is using it, or has crashed
+    return "ro" if is_open or _is_ours(path) else "ro&immutable=1"
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open a connection to a store, usable from any thread. mode: of SQLite's URI."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=30,
+        cached_statements=CACHED_STATEMENTS,
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether the store's owner can use files that this process creates; SQLite gives root's to the owner."""
+    try:
+        return os.geteuid() in {0, path.stat().st_uid} and os.access(path.parent, os.W_OK)
+    except OSError:
+        return False
+
+
+def checksum(*parts: str | bytes) -> int:
+    """Return the CRC-32 of the parts and their lengths. SQLite does not detect flipped bits in texts and vectors."""
+    value = 0
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        value = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), value))
+    return value
+
+
+def damaged_document(id_: str, what: str) -> Damaged:
+    """Return the error for a document whose checksum differs. what: the damaged part."""
+    name = orjson.dumps(id_).decode()
+    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again or delete it ({REPAIR})")
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Convert SQLite's errors about damage, and about a disk that went away.
+
+    Raises: Damaged, NotReady.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as exc:
+        if str(exc).startswith("Could not decode"):  # the message quotes a user's text: keep it out of logs
+            raise Damaged(f"document store {path} is damaged on the disk (not UTF-8); {REPAIR}") from None
+        code = getattr(exc, "sqlite_errorcode", 0)
+        if code & 0xFF in UNREACHABLE and code not in FULL:
+            raise NotReady(
+                f"document store {path} cannot be reached ({exc}): look at its disk and its permissions (CROSSLET_DATA)"
+            ) from exc
+        if code & 0xFF not in DAMAGED:
+            raise
+        raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
+
+
+@contextmanager
+def unless_full() -> Iterator[None]:
+    """Convert SQLite's errors about a full disk.
+
+    Raises: StorageFull: the change was rolled back.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode not in FULL:
+            raise
+        raise StorageFull("the disk of the document store is full (CROSSLET_DATA); nothing was changed") from exc
+
+
+class RevisionFile:
+    """The last acknowledged revision, in a file beside the store, open for writing.
+
+    SQLite reads a truncated log or an empty file as a valid older store. This file reveals the loss. It is written
+    after each change is on disk, so it is never ahead of an intact store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises: OSError: the file cannot be created."""
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+        if os.fstat(self._file).st_size < LENGTH:
+            with suppress(OSError):  # a full disk must not prevent reading the store
+                os.pwrite(self._file, b" " * LENGTH, 0)  # reserves the space for all later writes
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self._file
+
+    def revision(self) -> int:
+        """Return the last acknowledged revision; 0 if there is none or the file is damaged."""
+        digits, _, checksum = os.pread(self._file, LENGTH, 0).decode(errors="replace").strip().partition(" ")
+        is_whole = digits.isdecimal() and checksum == _checksum(digits)
+        return int(digits) if is_whole else 0
+
+    def write(self, revision: int) -> None:
+        """Record a revision that is on disk. If this fails, the change is still safe."""
+        digits = f"{revision:020d}"
+        with suppress(OSError):
+            os.pwrite(self._file, f"{digits} {_checksum(digits)}".ljust(LENGTH - 1).encode() + b"\n", 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _checksum(digits: str) -> str:
+    return f"{zlib.crc32(digits.encode()):08x}"

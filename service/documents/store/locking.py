@@ -1,69 +1,17 @@
-"""Locks the store's file for one process, and opens connections to it."""
+"""The lock beside a store that one process holds, and where that process answers."""
 
 import fcntl
 import os
 import re
-import sqlite3
 import stat
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from service.errors import StoreError, StoreInUse
 from service.process.files import PRIVATE, resolved
 
-STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what the file of a lock may hold
-CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
-
-
-def read_mode(path: Path) -> str:
-    """Return the mode for reading a store that a service may be using, or start to use meanwhile.
-
-    A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
-    reads an unused store as immutable, which assumes that nobody writes meanwhile.
-    """
-    is_open = path.with_name(f"{path.name}-wal").exists()  # a service is using it, or has crashed
-    return "ro" if is_open or _is_ours(path) else "ro&immutable=1"
-
-
-def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a connection to a store, usable from any thread. mode: of SQLite's URI."""
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=30,
-        cached_statements=CACHED_STATEMENTS,
-    )
-
-
-@contextmanager
-def given_up_at(connection: sqlite3.Connection, until: float) -> Iterator[None]:
-    """Whatever the connection reads is given up at a time of `time.monotonic`.
-
-    Raises: TimeoutError.
-    """
-    connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
-    try:
-        yield
-    except sqlite3.OperationalError as exc:
-        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        raise TimeoutError from exc
-    finally:
-        connection.set_progress_handler(None, 0)
-
-
-def _is_ours(path: Path) -> bool:
-    """Return whether the store's owner can use files that this process creates; SQLite gives root's to the owner."""
-    try:
-        return os.geteuid() in {0, path.stat().st_uid} and os.access(path.parent, os.W_OK)
-    except OSError:
-        return False
 
 
 def check_lone(path: Path) -> None:

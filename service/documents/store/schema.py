@@ -13,16 +13,13 @@ store        schema version, fingerprint of the model that made the vectors, dim
 """
 
 import sqlite3
-import zlib
-from collections.abc import Mapping
 
 import orjson
 
+from service.documents.filters import FIELD_RULES, add_fields, comparable
 from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
-from service.documents.store.collection_name import DEFAULT_NAME
-from service.documents.store.fields import RULES as FIELD_RULES
-from service.documents.store.fields import comparable, fields_of
+from service.documents.names import DEFAULT_NAME
 
 SCHEMA_VERSION = 6
 DEFAULT = 1  # number of the collection that is always there
@@ -74,15 +71,6 @@ CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 {DOCUMENTS}{FIELDS}{OTHERS}
 INSERT INTO collections (collection, name, revision, documents) VALUES ({DEFAULT}, '{DEFAULT_NAME}', 0, 0);
 """  # noqa: S608 - constants
-
-
-def checksum(*parts: str | bytes) -> int:
-    """Return the CRC-32 of the parts and their lengths. SQLite does not detect flipped bits in texts and vectors."""
-    value = 0
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        value = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), value))
-    return value
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
@@ -170,14 +158,6 @@ def loaded(metadata: bytes) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def add_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
-    """Insert what filters test of a document's metadata."""
-    connection.executemany(
-        "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
-        ((collection, path, *scalar, row) for path, scalars in fields_of(metadata).items() for scalar in scalars),
-    )
 
 
 def _note_field_rules(connection: sqlite3.Connection) -> None:

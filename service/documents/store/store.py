@@ -1,35 +1,66 @@
-"""The document store in SQLite, the source of truth for accepted documents."""
+"""The document store in SQLite, the source of truth for accepted documents: opens it, changes it, and reads one state.
+
+P passages, D dims
+"""
 
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import orjson
 
-from service.documents.filters import FILTERABLE, Condition
+from service.documents.document import Document, Page, Rows, Span, StoredDocument, Vectors
+from service.documents.filters import FILTERABLE, Condition, Facet, count_values
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
-from service.documents.protocol import Rows
 from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
-from service.documents.store.connections import StoreConnections
-from service.documents.store.document import Document
-from service.documents.store.facets import Facet, facet
-from service.documents.store.integrity import undamaged
-from service.documents.store.locking import given_up_at
-from service.documents.store.passages import PassageReader
-from service.documents.store.rows import Page, StoredDocument, columns, to_document
+from service.documents.store.connections import StoreConnections, checksum, damaged_document, undamaged
 from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank
 from service.documents.store.schema_check import check_facts, check_numbers, check_schema
-from service.documents.store.transaction import Transaction, rows_of
-from service.errors import StoreError
+from service.documents.store.transaction import Transaction
+from service.errors import Damaged, InvalidInput, StoreError
 
-__all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
+__all__ = ["NO_DEADLINE", "Deadline", "Document", "DocumentStore", "Page", "Snapshot", "StoredDocument"]
+
+STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
+NUMBERED = "SELECT passage, vector, vector_checksum FROM passages"
+LISTED = "IN (SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a request's filters, keywords and passages must be found.
+
+    at: of `time.monotonic`.  limit_s: what it was `after`, for messages.
+    """
+
+    at: float = math.inf
+    limit_s: float = math.inf
+
+    @classmethod
+    def after(cls, limit_s: float | None) -> Self:
+        """Start the time now. None: there is no limit."""
+        return cls() if limit_s is None else cls(time.monotonic() + limit_s, limit_s)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.at
+
+    def exceeded(self, what: str, way_out: str) -> InvalidInput:
+        """Return the error of a request whose time is up."""
+        return InvalidInput(f"{what} longer than {self.limit_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}")
+
+
+NO_DEADLINE = Deadline()
 
 
 class DocumentStore:
@@ -39,18 +70,18 @@ class DocumentStore:
         """Open the file, or create it; the documents are those of the default collection.
 
         Args: read_only: it exists, and another process may be writing it: this thread reads one snapshot.
-              chunks: what `chunks` says of a store that is created.
+              chunks: whether a store that is created splits documents where nothing else is said.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
         self._owns = True
         self._dim = dim
+        self.number = DEFAULT
         try:
             self._connections = StoreConnections(path, read_only=read_only)
         except (sqlite3.Error, OSError) as exc:
             raise _unusable(path, exc) from exc
         self._path = self._connections.path
-        self.select(DEFAULT)
         try:
             self._open(fingerprint, read_only=read_only, chunks=chunks)
         except (sqlite3.Error, OSError) as exc:
@@ -62,23 +93,23 @@ class DocumentStore:
 
     def _open(self, fingerprint: str, *, read_only: bool, chunks: bool) -> None:
         self._writer = self._connections.writer
-        looked_at = self._reader() if read_only else self._writer
+        connection = self._connections.reader() if read_only else self._writer
         if read_only:
-            looked_at.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
-        if not is_blank(looked_at):
-            check_schema(self._path, looked_at)
+            connection.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
+        if not is_blank(connection):
+            check_schema(self._path, connection)
         if not read_only:
             create_or_renew(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
-        found, answered = facts(looked_at), self._connections.acknowledged
-        check_facts(self._path, found, fingerprint=fingerprint, dim=self._dim, answered=answered)
-        self._has_keywords = found.get("keywords") == RULES
-        check_numbers(self._path, looked_at)
+        said, answered = facts(connection), self._connections.acknowledged
+        check_facts(self._path, said, fingerprint=fingerprint, dim=self._dim, answered=answered)
+        self._has_keywords = said.get("keywords") == RULES
+        check_numbers(self._path, connection)
         if not read_only:
             self._connections.watch()
         self.catalog = Catalog(self._connections)
 
     def of(self, number: int) -> "DocumentStore":
-        """The documents of another collection, over the same connections: they are closed with this store."""
+        """Return the documents of another collection, over the same connections: they are closed with this store."""
         other = copy(self)
         other.select(number)
         other._owns = False
@@ -87,7 +118,6 @@ class DocumentStore:
     def select(self, number: int) -> None:
         """Have the documents of another collection."""
         self.number = number
-        self.passages = PassageReader(self._path, self._reader, dim=self._dim, collection=number)
 
     def disconnect(self) -> None:
         """Close every connection; the last one merges the log into the file. The lock is kept."""
@@ -113,13 +143,13 @@ class DocumentStore:
 
     @property
     def last_change(self) -> int:
-        """The revision of the collection's last change."""
-        return self._last_change(self._writer)
+        """The revision of the collection's last change, as the writer sees it."""
+        return _last_change(self._writer, self.number)
 
     @property
     def snapshot_ids(self) -> list[str]:
         """The ids of the last two index snapshots made from this collection, the newest first."""
-        return facts(self._reader()).get(snapshots_key(self.number), "").split()
+        return facts(self._connections.reader()).get(snapshots_key(self.number), "").split()
 
     def remember_snapshot(self, id_: str) -> None:
         """Record an index snapshot before it is written. The revision does not change.
@@ -135,6 +165,10 @@ class DocumentStore:
         """
         self._connections.note(key, value)
 
+    def fold_log(self) -> None:
+        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
+        self._connections.fold_log()
+
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a write transaction, in one thread; without a commit it is rolled back.
@@ -143,60 +177,108 @@ class DocumentStore:
                 NotFound: the collection was dropped.
         """
         with self._connections.change() as revision:
-            self._last_change(self._writer)  # or it was dropped
+            _last_change(self._writer, self.number)  # or it was dropped
             yield Transaction(self._writer, revision, self.number)
 
-    def fold_log(self) -> None:
-        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
-        self._connections.fold_log()
+    @contextmanager
+    def snapshot(self, deadline: Deadline = NO_DEADLINE) -> Iterator["Snapshot"]:
+        """Open one state of the collection for this thread, which may have no other open.
+
+        Raises: Damaged.  NotReady: the file is not there.  NotFound: the collection was dropped.
+        """
+        connection = self._connections.reader()
+        with undamaged(self._path):
+            if not self._connections.read_only:  # which has one state anyway
+                connection.execute("BEGIN")
+            try:
+                revision = _last_change(connection, self.number)
+                yield Snapshot(
+                    connection, self.number, revision, dim=self._dim, has_keywords=self._has_keywords, deadline=deadline
+                )
+            finally:
+                if connection.in_transaction and not self._connections.read_only:
+                    connection.execute("ROLLBACK")
+
+
+class Snapshot:
+    """One state of one collection, read over one connection.
+
+    Raises, where it reads documents or vectors: Damaged: a checksum differs.
+    Raises, where it takes longer than the deadline: InvalidInput.
+
+    A document in one piece has one passage. Until a collection has the first longer one, each passage has the number of
+    its document's row (`has_own_numbers`), and nothing need be looked up.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        number: int,
+        revision: int,
+        *,
+        dim: int,
+        has_keywords: bool,
+        deadline: Deadline,
+    ) -> None:
+        """revision: of the last change.  has_keywords: whether the store's keywords are of today's rules."""
+        self.revision = revision
+        self.number = number
+        self.deadline = deadline
+        self._connection = connection
+        self._dim = dim
+        self._has_keywords = has_keywords
+        self._ours = f"collection = {int(number)}"
 
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._of_collection("documents"))
-
-    def rows(self) -> Rows:
-        """Every document's row, in ascending order."""
-        query = f"SELECT row FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
-        return np.array([row for (row,) in self._all(query)], np.int64)
-
-    def truncated(self) -> Rows:
-        """The rows of documents whose text was cut, in ascending order, as far as that is known."""
-        rows = self._all(f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row")  # noqa: S608
-        return np.array(rows, np.int64).reshape(-1)
+        return int(self._setting("documents"))
 
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said."""
-        return bool(self._of_collection("json_extract(settings, '$.chunk')"))
+        return bool(self._setting("json_extract(settings, '$.chunk')"))
 
-    def _of_collection(self, column: str) -> Any:
-        """Raises: NotFound: it was dropped."""
-        found = self._all(f"SELECT {column} FROM collections WHERE {self._ours}")  # noqa: S608
-        if not found:
-            raise was_dropped()
-        return found[0][0]
+    @property
+    def has_own_numbers(self) -> bool:
+        """Whether a passage may have another number than its document's row."""
+        return bool(self._setting("json_extract(settings, '$.has_passages')"))
+
+    def rows(self) -> Rows:
+        """Return every document's row, in ascending order."""
+        return self._numbers(f"SELECT row FROM documents WHERE {self._ours} ORDER BY row")  # noqa: S608 - a number
+
+    def truncated(self) -> Rows:
+        """Return the rows of documents whose text was cut, in ascending order, as far as that is known."""
+        return self._numbers(f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row")  # noqa: S608
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
-        """The rows of the ids that exist."""
-        with undamaged(self._path):
-            return rows_of(self._reader(), self.number, ids)
-
-    def get(self, id_: str) -> StoredDocument | None:
-        """Return one document by its id, with the places of its passages.
-
-        Raises, as every method that reads documents: Damaged: a checksum differs.
-        """
-        found = self._all(f"SELECT {columns()} FROM documents WHERE {self._ours} AND id = ?", (id_,))  # noqa: S608
-        if not found:
-            return None
-        document = to_document(found[0])
-        spans = self.passages.spans_of([document.row]).get(document.row, [])
-        return replace(document, passages=tuple(spans)) if len(spans) > 1 else document
+        """Return the rows of the ids that exist."""
+        query = f"SELECT row FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608 - a number of ours
+        found = (self._connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
+        return [row[0] for row in found if row is not None]
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
-        """Ids by row number, without reading texts; unknown rows are left out."""
-        query = "SELECT row, id FROM documents WHERE row IN (SELECT value FROM json_each(?))"
-        return dict(self._all(query, (json.dumps(list(rows)),)))
+        """Return ids by row number, without reading texts; unknown rows are left out."""
+        return dict(self._all(f"SELECT row, id FROM documents WHERE row {LISTED}", rows))  # noqa: S608 - a constant
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """Return one document by its id, with the places of its passages."""
+        query = f"SELECT {_columns()} FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608 - constants
+        stored = self._connection.execute(query, (id_,)).fetchone()
+        if stored is None:
+            return None
+        document = _to_document(stored)
+        spans = self.spans_of([document.row]).get(document.row, [])
+        return replace(document, passages=tuple(spans)) if len(spans) > 1 else document
+
+    def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of the ids, but for missing and damaged ones."""
+        documents: dict[str, StoredDocument] = {}
+        for id_ in ids:
+            with suppress(Damaged):
+                if (document := self.get(id_)) is not None:
+                    documents[id_] = document
+        return documents
 
     def fetch(
         self, rows: Sequence[int], *, text: bool = True, metadata: bool = True
@@ -205,11 +287,9 @@ class DocumentStore:
 
         Text and metadata that are not wanted are empty, and the checksum is not verified.
         """
-        selected = columns(text=text, metadata=metadata)
-        query = f"SELECT {selected} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
-        with undamaged(self._path):
-            for found in self._reader().execute(query, (json.dumps(list(rows)),)):
-                yield to_document(found), len(found[2]) + len(found[3])
+        query = f"SELECT {_columns(text=text, metadata=metadata)} FROM documents WHERE row {LISTED}"  # noqa: S608
+        for stored in self._connection.execute(query, (json.dumps(list(rows)),)):
+            yield _to_document(stored), len(stored[2]) + len(stored[3])
 
     def page(self, *, after_row: int, limit: int, max_chars: int, among: Rows | None = None) -> Page:
         """Return the next documents: at most `limit` and `max_chars` characters, but at least one if any is left.
@@ -221,85 +301,144 @@ class DocumentStore:
         if among is not None:
             start = int(among.searchsorted(after_row, side="right"))
             next_rows = among[start : start + limit + 1].tolist()
-            which, value = "row IN (SELECT value FROM json_each(?))", json.dumps(next_rows)
-        query = f"SELECT {columns()} FROM documents WHERE {self._ours} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
+            which, value = f"row {LISTED}", json.dumps(next_rows)
+        query = f"SELECT {_columns()} FROM documents WHERE {self._ours} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
-        with undamaged(self._path):
-            for found in self._reader().execute(query, (value, limit + 1)):  # one more: shows if there are others
-                _, _, text, metadata, _, _ = found
-                chars += len(text) + len(metadata)
-                if len(documents) == limit or (documents and chars > max_chars):
-                    return Page(documents, next_row=documents[-1].row)
-                documents.append(to_document(found))
+        for stored in self._connection.execute(query, (value, limit + 1)):  # one more: shows if there are others
+            _, _, text, metadata, _, _ = stored
+            chars += len(text) + len(metadata)
+            if len(documents) == limit or (documents and chars > max_chars):
+                return Page(documents, next_row=documents[-1].row)
+            documents.append(_to_document(stored))
         return Page(documents, next_row=None)
 
-    def matching(self, condition: Condition, *, until: float = math.inf) -> Rows:
-        """Return the rows that match a filter, in ascending order.
-
-        Raises: TimeoutError: it takes longer than `until`, a time of `time.monotonic`.
-        """
+    def matching(self, condition: Condition) -> Rows:
+        """Return the rows that match a filter, in ascending order."""
         # `+`: rows come from the filter's own look-ups, not from all of the collection's.
         which = f"+{self._ours} AND {condition.sql}"
         query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
-        with undamaged(self._path), given_up_at(self._reader(), until):
-            found = self._reader().execute(query, (self.number, *condition.values))
-            return np.fromiter((row for (row,) in found), np.int64)
+        with self._in_time("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
+            return self._numbers(query, (self.number, *condition.values))
 
-    def facet(
-        self, field: str, *, most_values: int, condition: Condition | None = None, until: float = math.inf
-    ) -> Facet:
-        """Count the documents that a filter selects by a field's values, as `facets.facet` says.
+    def facet(self, field: str, *, most_values: int, condition: Condition | None = None) -> Facet:
+        """Count the documents that match a filter by a field's values."""
+        with self._in_time("the facets and their filter take", "send fewer facets, or a narrower filter"):
+            return count_values(
+                self._connection, field, collection=self.number, most_values=most_values, condition=condition
+            )
 
-        Raises: TimeoutError: as `matching`.
-        """
-        with undamaged(self._path), given_up_at(self._reader(), until):
-            return facet(self._reader(), field, collection=self.number, most_values=most_values, condition=condition)
-
-    def with_keywords(self, query: str, condition: Condition | None = None, *, until: float = math.inf) -> KeywordHits:
-        """The documents that have a term of a query and that the filter selects, as `KeywordIndex.search` says.
-
-        Raises: TimeoutError: as `matching`.
-        """
-        keywords = KeywordIndex(self._reader(), self.number)
+    def with_keywords(self, query: str, condition: Condition | None = None) -> KeywordHits:
+        """Return the documents that have a term of a query and match the filter, as `KeywordIndex.search` says."""
+        keywords = KeywordIndex(self._connection, self.number)
         if not self._has_keywords and not keywords.is_temporary:
-            keywords.create(schema="temp")  # only read, and its own are none, or of other rules
+            keywords.create(schema="temp")  # Read-only and without current keyword tables: build temporary ones.
             keywords.fill()
-        with undamaged(self._path), given_up_at(self._reader(), until):
+        with self._in_time("the keywords and their filter take", "send fewer words, or a narrower filter"):
             return keywords.search(query, condition=condition)
 
+    def count_passages(self) -> int:
+        """Return the number of passages."""
+        return int(self._connection.execute(f"SELECT count(*) FROM passages WHERE {self._ours}").fetchone()[0])  # noqa: S608
+
+    def largest_passage(self) -> int:
+        """Return the largest number of a passage; 0: there are none."""
+        query = f"SELECT coalesce(max(passage), 0) FROM passages WHERE {self._ours}"  # noqa: S608 - a number of ours
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def passages(self) -> Rows:
+        """Return every passage's number, in ascending order."""
+        return np.sort(self._numbers(f"SELECT passage FROM passages WHERE {self._ours}"))  # noqa: S608 - a number
+
+    def passages_of(self, rows: Sequence[int]) -> Rows:
+        """Return the numbers of the passages of some documents, in ascending order."""
+        query = f"SELECT passage FROM passages WHERE row {LISTED}"  # noqa: S608 - a constant
+        return np.sort(self._numbers(query, (json.dumps(list(rows)),)))
+
+    def rows_of_passages(self, numbers: Sequence[int]) -> dict[int, int]:
+        """Return the document's row of each passage; unknown ones are left out."""
+        return dict(self._all(f"SELECT passage, row FROM passages WHERE passage {LISTED}", numbers))  # noqa: S608
+
+    def spans_of(self, rows: Sequence[int]) -> dict[int, list[Span]]:
+        """Return the places of each document's passages, in order."""
+        spans: dict[int, list[Span]] = {}
+        query = f"SELECT row, start, stop FROM passages WHERE row {LISTED} ORDER BY row, passage"  # noqa: S608
+        for row, start, stop in self._all(query, rows):
+            spans.setdefault(row, []).append((start, stop))
+        return spans
+
+    def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
+        """Yield every passage's number and vector, in batches; or only of documents changed after a revision."""
+        which = f"WHERE {self._ours} ORDER BY passage"
+        if changed_after:
+            which = f"JOIN documents d USING (row) WHERE d.{self._ours} AND d.revision > {int(changed_after)}"
+        cursor = self._connection.execute(f"{NUMBERED} {which}")
+        while stored := cursor.fetchmany(batch):
+            yield self._stacked(stored)
+
+    def vectors_of(self, numbers: Sequence[int]) -> tuple[list[int], Vectors]:
+        """Return passages' numbers and vectors, in ascending order; unknown ones are left out."""
+        return self._stacked(self._all(f"{NUMBERED} WHERE passage {LISTED} ORDER BY passage", numbers))
+
+    def vectors_of_documents(self, rows: Sequence[int]) -> tuple[Rows, Vectors]:
+        """Return each passage's row and vector, by row, then as in the document; unknown rows are left out."""
+        columns = "passage, vector, vector_checksum, row"
+        stored = self._all(f"SELECT {columns} FROM passages WHERE row {LISTED} ORDER BY row, passage", rows)  # noqa: S608
+        _, vectors_PD = self._stacked([passage[:3] for passage in stored])
+        return np.fromiter((row for *_, row in stored), np.int64, len(stored)), vectors_PD
+
     @contextmanager
-    def read_transaction(self) -> Iterator[int]:
-        """Let this thread read one state of the store; yields the revision of the collection's last change."""
-        reader = self._reader()
-        with undamaged(self._path):
-            if self._connections.read_only:  # read-only: one snapshot anyway
-                yield self._last_change(reader)
-                return
-            reader.execute("BEGIN")
-            try:
-                yield self._last_change(reader)
-            finally:
-                if reader.in_transaction:
-                    reader.execute("ROLLBACK")
+    def _in_time(self, what: str, way_out: str) -> Iterator[None]:
+        """Give up what the connection reads when the deadline is over. Raises: InvalidInput."""
+        self._connection.set_progress_handler(lambda: self.deadline.is_over, STEPS_A_LOOK)
+        try:
+            yield
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise self.deadline.exceeded(what, way_out) from exc
+        finally:
+            self._connection.set_progress_handler(None, 0)
 
-    def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with undamaged(self._path):
-            return self._reader().execute(query, values).fetchall()
+    def _setting(self, column: str) -> Any:
+        """Return what the table of collections says of this one."""
+        return self._connection.execute(f"SELECT {column} FROM collections WHERE {self._ours}").fetchone()[0]  # noqa: S608
 
-    def _reader(self) -> sqlite3.Connection:
-        return self._connections.reader()
+    def _all(self, query: str, listed: Sequence[int]) -> list[Any]:
+        return self._connection.execute(query, (json.dumps(list(listed)),)).fetchall()
 
-    @property
-    def _ours(self) -> str:
-        """The condition of the collection's rows, a number of ours."""
-        return f"collection = {self.number}"
+    def _numbers(self, query: str, values: Sequence[object] = ()) -> Rows:
+        return np.fromiter((number for (number,) in self._connection.execute(query, values)), np.int64)
 
-    def _last_change(self, connection: sqlite3.Connection) -> int:
-        found = connection.execute(f"SELECT revision FROM collections WHERE {self._ours}").fetchone()  # noqa: S608
-        if found is None:
-            raise was_dropped()
-        return int(found[0])
+    def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
+        for number, vector, expected in stored:
+            if checksum(vector) != expected:
+                query = f"SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage {LISTED})"  # noqa: S608
+                raise damaged_document(self._all(query, [number])[0][0], "vector")
+        vectors_PD = np.frombuffer(b"".join(vector for _, vector, _ in stored), "<f4").reshape(-1, self._dim)
+        return [number for number, _, _ in stored], vectors_PD
+
+
+def _last_change(connection: sqlite3.Connection, number: int) -> int:
+    """Return the revision of a collection's last change. Raises: NotFound: it was dropped."""
+    found = connection.execute("SELECT revision FROM collections WHERE collection = ?", (number,)).fetchone()
+    if found is None:
+        raise was_dropped()
+    return int(found[0])
+
+
+def _columns(*, text: bool = True, metadata: bool = True) -> str:
+    """Return the columns to select for `_to_document`. The checksum covers text and metadata, so it needs both."""
+    parts = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
+    return ", ".join([*parts, "text_checksum" if text and metadata else "NULL"])
+
+
+def _to_document(stored: tuple[int, str, str, str, int, int | None]) -> StoredDocument:
+    """Return the document of a row of `_columns`. Raises: Damaged: its checksum differs."""
+    row, id_, text, metadata, revision, expected = stored
+    if expected is not None and checksum(id_, text, metadata) != expected:
+        raise damaged_document(id_, "text or metadata")
+    return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
 
 
 def _unusable(path: Path, exc: Exception) -> StoreError:

@@ -7,12 +7,10 @@ from typing import Any
 
 import orjson
 
+from service.documents.document import Document, Vectors
+from service.documents.filters import add_fields, fields_of
 from service.documents.keywords.index import KeywordIndex
-from service.documents.protocol import Vectors
-from service.documents.store.document import Document
-from service.documents.store.fields import fields_of
-from service.documents.store.integrity import damaged_document
-from service.documents.store.schema import add_fields, checksum
+from service.documents.store.connections import checksum, damaged_document
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
@@ -41,11 +39,11 @@ class Transaction:
         self._connection = connection
         self._collection = collection
         self._keywords = KeywordIndex(connection, collection)
-        self._has_passages = False  # some whose numbers are not their documents' rows
-        self._is_refilling = False  # the keywords, for what a text was is not known
+        self._has_passages = False  # whether one's number is not its document's row
+        self._rebuild_keywords = False  # a damaged text cannot be un-indexed
         self.revision = revision
-        self.new = 0  # documents more than there were
-        self.removed: list[int] = []  # passages
+        self.new = 0  # documents added, less those removed
+        self.removed: list[int] = []  # numbers of passages
 
     def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
         """Insert or replace documents. Return the numbers of their passages, in order, which have the vectors.
@@ -85,8 +83,17 @@ class Transaction:
         return True
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
-        """The rows of the ids that exist."""
-        return rows_of(self._connection, self._collection, ids)
+        """Return the rows of the ids that exist."""
+        query = "SELECT row FROM documents WHERE collection = ? AND id = ?"
+        found = (self._connection.execute(query, (self._collection, id_)).fetchone() for id_ in dict.fromkeys(ids))
+        return [row[0] for row in found if row is not None]
+
+    def count_passages(self, ids: Sequence[str]) -> int:
+        """Return how many passages the documents of the ids have."""
+        documents = "SELECT row FROM documents WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
+        query = f"SELECT count(*) FROM passages WHERE row IN ({documents})"  # noqa: S608 - a constant
+        values = (self._collection, orjson.dumps(list(ids)).decode())
+        return int(self._connection.execute(query, values).fetchone()[0])
 
     def check_fields(self, rows: Sequence[int]) -> None:
         """Compare what filters see of documents with their metadata, which have a checksum.
@@ -119,13 +126,13 @@ class Transaction:
             self.new -= 1
 
     def remake_keywords(self) -> None:
-        """Make the keywords anew from the texts."""
+        """Rebuild the keywords from the texts."""
         self._keywords.remake()
 
     def commit(self) -> None:
         """Write the change to disk, under its revision."""
         self._connection.execute(COMMIT, (self.revision, self.new, self._has_passages, self._collection))
-        if self._is_refilling:
+        if self._rebuild_keywords:
             self._keywords.fill()
         self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
         self._connection.execute("COMMIT")
@@ -168,21 +175,14 @@ class Transaction:
         return [passage for (passage,) in self._connection.execute(query, (row,))]
 
     def _forget(self, stored: Stored) -> None:
-        """Take a document as it was out of the keywords; of a damaged text nobody knows which it had."""
+        """Remove a document as it was from the keywords."""
         row, _, text, _, _ = stored
         if _is_damaged(stored):
-            self._is_refilling = True
-        elif not self._is_refilling:
+            self._rebuild_keywords = True
+        elif not self._rebuild_keywords:
             self._keywords.remove(row, text.decode())
 
 
 def _is_damaged(stored: Stored) -> bool:
     _, id_, text, metadata, expected = stored
     return checksum(id_, text, metadata) != expected
-
-
-def rows_of(connection: sqlite3.Connection, collection: int, ids: Sequence[str]) -> list[int]:
-    """The rows of the ids that exist."""
-    query = "SELECT row FROM documents WHERE collection = ? AND id = ?"
-    found = (connection.execute(query, (collection, id_)).fetchone() for id_ in dict.fromkeys(ids))
-    return [row[0] for row in found if row is not None]

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.protocol import Rows
+from service.documents.document import Rows
 from service.offline.report.nearest import Nearest
 from service.offline.report.sample import OTHER, grouped
 

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from service.documents.protocol import VectorIndex, Vectors
-from service.documents.ranking import nearest
+from service.documents.document import Vectors
 from service.documents.report_file import Summary
-from service.documents.store.store import DocumentStore
+from service.documents.search import nearest
+from service.documents.store.store import Snapshot
+from service.documents.vectors.index import VectorIndex
 from service.errors import InferenceFailed, StartError
 from service.model.encoder import Encoder
 from service.offline.embedding import Engine
@@ -51,7 +52,7 @@ class Report:
 
 
 def measure(
-    store: DocumentStore,
+    snapshot: Snapshot,
     index: VectorIndex,
     encoder: Encoder,
     engine: Engine,
@@ -61,28 +62,26 @@ def measure(
     field: str,
     advance: Advance,
 ) -> Report:
-    """Measure a store that is only read.
+    """Measure one state of a collection.
 
     Args:   index: what a service searches.  engine: embeds queries.  fingerprint: of the store's vectors.
             most: documents to draw.  field: of the metadata, with the language.
             advance: called with further documents compared.
     Raises: StartError: fewer than two documents have a text to ask with.  Damaged.  InferenceFailed.
     """
-    with store.read_transaction() as revision:
-        pass
-    sample = draw(store, most=most, field=field)
+    sample = draw(snapshot, most=most, field=field)
     asked, query_QD = _queries(sample, engine)
     own_rows_Q = sample.rows_S[asked]
-    near = exact_nearest(store, query_QD, NEAREST + 1, advance=advance)
+    near = exact_nearest(snapshot, query_QD, NEAREST + 1, advance=advance)
     others = near.without(own_rows_Q)
-    _, scores_QS = scores_of(store, sample.rows_S.tolist(), query_QD)
+    _, scores_QS = scores_of(snapshot, sample.rows_S.tolist(), query_QD)
     own_Q = scores_QS[np.arange(len(asked)), asked]
     scores_QS[np.arange(len(asked)), asked] = np.nan
     rows = np.unique(others.rows_QK[others.rows_QK >= 0]).tolist()
     of_query = [sample.languages[place] for place in asked.tolist()]
     by_language = thresholds(own_Q, scores_QS, of_query)
-    compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(store, rows, field=field))
-    often = hubs(others, store.count(), store.ids_of(rows))
+    compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(snapshot, rows, field=field))
+    often = hubs(others, snapshot.count(), snapshot.ids_of(rows))
     lengths_S = _lengths(sample, encoder)
     is_cut_S = lengths_S > encoder.manifest.max_length
     longest = [(sample.ids[place], int(lengths_S[place])) for place in np.argsort(-lengths_S, kind="stable")[:NEAREST]]
@@ -101,11 +100,11 @@ def measure(
         longest=longest,
         summary=Summary(
             fingerprint=fingerprint,
-            revision=revision,
+            revision=snapshot.revision,
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            documents=store.count(),
+            documents=snapshot.count(),
             sampled=len(sample.ids),
-            recall=round(_recall(store, index, query_QD, near), 4),
+            recall=round(_recall(snapshot, index, query_QD, near), 4),
             found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
             min_scores={name: round(one.score, 3) for name, one in by_language.items()},
             language_bias=round(compared.bias, 3),
@@ -128,14 +127,14 @@ def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.
     return np.array(list(texts), np.int64), np.concatenate([one.vectors_ND for one in embedded])
 
 
-def _recall(store: DocumentStore, index: VectorIndex, query_QD: Vectors, near: Nearest) -> float:
+def _recall(snapshot: Snapshot, index: VectorIndex, query_QD: Vectors, near: Nearest) -> float:
     """Return the share of the exact ten nearest that the index finds; a tie with the tenth counts."""
     if index.is_exact:
         return 1.0
     shares = []
     for query_D, scores_K in zip(query_QD, near.scores_QK[:, :NEAREST], strict=True):
         wanted = int(np.isfinite(scores_K).sum())
-        found = nearest(store, index, query_D, top_k=wanted, among=None)
+        found = nearest(snapshot, index, query_D, top_k=wanted, among=None)
         shares.append(sum(score >= scores_K[wanted - 1] - ROUNDING for score, _ in found) / wanted)
     return float(np.mean(shares))
 

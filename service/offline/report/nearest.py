@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.documents.protocol import Rows, Vectors
-from service.documents.store.store import DocumentStore
+from service.documents.document import Rows, Vectors
+from service.documents.store.store import Snapshot
 
 BATCH = 64  # documents, which may have hundreds of passages each
 
@@ -31,28 +31,28 @@ class Nearest:
         )
 
 
-def scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
+def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
     """Return the rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
-    parts = [_scores_of(store, rows[start : start + BATCH], query_QD) for start in range(0, len(rows), BATCH)]
+    parts = [_scores_of(snapshot, rows[start : start + BATCH], query_QD) for start in range(0, len(rows), BATCH)]
     return np.concatenate([rows_N for rows_N, _ in parts]), np.concatenate([scores for _, scores in parts], axis=1)
 
 
-def _scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
-    row_P, vectors_PD = store.passages.vectors_of_documents(rows)
+def _scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
+    row_P, vectors_PD = snapshot.vectors_of_documents(rows)
     rows_N, first_N = np.unique(row_P, return_index=True)
     return rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
 
 
-def exact_nearest(store: DocumentStore, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
+def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
     """Compare every query with every passage. Memory: Q scores for each passage of 64 documents.
 
     advance: called with the number of further documents compared.
     """
     scores_QK = np.full((len(query_QD), k), -np.inf, np.float32)
     rows_QK = np.full((len(query_QD), k), -1, np.int64)
-    rows = store.rows()
+    rows = snapshot.rows()
     for start in range(0, len(rows), BATCH):
-        rows_N, scores_QN = scores_of(store, rows[start : start + BATCH].tolist(), query_QD)
+        rows_N, scores_QN = scores_of(snapshot, rows[start : start + BATCH].tolist(), query_QD)
         scores_QN = np.concatenate([scores_QK, scores_QN], axis=1)
         rows_QN = np.concatenate([rows_QK, np.broadcast_to(rows_N, (len(query_QD), len(rows_N)))], axis=1)
         best_QK = np.argpartition(-scores_QN, k - 1, axis=1)[:, :k]

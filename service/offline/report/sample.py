@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.documents.protocol import Rows
-from service.documents.store.document import Span
-from service.documents.store.store import DocumentStore
+from service.documents.document import Rows, Span
+from service.documents.store.store import Snapshot
 
 BATCH = 512
 OPENING_CHARS = 60
@@ -38,16 +37,16 @@ class Sample:
     languages: list[str]
 
 
-def draw(store: DocumentStore, *, most: int, field: str) -> Sample:
+def draw(snapshot: Snapshot, *, most: int, field: str) -> Sample:
     """Draw at most `most` documents, the same ones for the same store.
 
     Raises: Damaged: a checksum differs.
     """
-    rows = store.rows()
+    rows = snapshot.rows()
     chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most])
-    drawn = [document for part in _batches(chosen.tolist()) for document, _ in store.fetch(part)]
+    drawn = [document for part in _batches(chosen.tolist()) for document, _ in snapshot.fetch(part)]
     drawn.sort(key=lambda document: document.row)
-    spans = {row: found for part in _batches(chosen.tolist()) for row, found in store.passages.spans_of(part).items()}
+    spans = {row: found for part in _batches(chosen.tolist()) for row, found in snapshot.spans_of(part).items()}
     return Sample(
         np.array([document.row for document in drawn], np.int64),
         [document.id for document in drawn],
@@ -57,12 +56,12 @@ def draw(store: DocumentStore, *, most: int, field: str) -> Sample:
     )
 
 
-def languages_of(store: DocumentStore, rows: Sequence[int], *, field: str) -> dict[int, str]:
+def languages_of(snapshot: Snapshot, rows: Sequence[int], *, field: str) -> dict[int, str]:
     """Return the language of each row."""
     return {
         document.row: language_of(document.metadata, document.text, field=field)
         for part in _batches(rows)
-        for document, _ in store.fetch(part)
+        for document, _ in snapshot.fetch(part)
     }
 
 

@@ -26,7 +26,7 @@ from service.api.schemas.documents import (
 from service.api.schemas.embed import EmbedRequest, SimilarityRequest
 from service.api.schemas.openai import OpenAIEmbeddingsRequest
 from service.api.schemas.search import SearchRequest
-from service.documents.store.store import Document
+from service.documents.document import Document
 from service.model.encoder import load_encoder
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS, write_manifest
 from tests.service.conftest import Serve

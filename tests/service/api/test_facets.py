@@ -7,8 +7,8 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from service.documents.store.document import Document
-from service.documents.store.facets import MAX_VALUE_BYTES
+from service.documents.document import Document
+from service.documents.filters import MAX_VALUE_BYTES
 from tests.artifacts import DIM
 from tests.contract.filter_oracle import matches, varied_metadata
 from tests.service.conftest import Serve
@@ -39,7 +39,7 @@ def counted(client: TestClient, **body: Any) -> dict[str, Any]:
     return answer
 
 
-def test_every_value_of_a_field_is_counted_once_a_document_the_most_frequent_first(client: TestClient) -> None:
+def test_each_value_is_counted_once_a_document(client: TestClient) -> None:
     answer = counted(filled(client), facets=["lang", "tags", "year", "new", "source.site", "nothing"])
     assert answer["count"] == len(METADATA)
     assert answer["facets"] == {
@@ -127,7 +127,7 @@ def test_only_documents_that_match_the_filter_are_counted(client: TestClient) ->
         assert sum(answer["facets"]["new"].values()) == sum("new" in one for one in documents)
 
 
-def test_a_search_counts_all_documents_of_its_filter_not_only_those_it_found(client: TestClient) -> None:
+def test_facets_count_all_documents_of_the_filter(client: TestClient) -> None:
     filled(client)
     body = {"query": "hallo 0", "top_k": 1, "filter": {"year": {"gte": 2020}}, "facets": ["lang"]}
     answer = client.post("/search", json=body).json()
@@ -136,7 +136,7 @@ def test_a_search_counts_all_documents_of_its_filter_not_only_those_it_found(cli
     assert set(answer) == {"results", "facets", "took_ms"}
 
 
-def test_more_values_than_the_limit_leave_the_most_frequent_and_say_so(serve: Serve) -> None:
+def test_too_many_values_leave_the_most_frequent(serve: Serve) -> None:
     client = filled(serve(max_facet_values=1, max_facets=2))
     answer = counted(client, facets=["lang", "source.site"])
     assert answer["facets"] == {"lang": {"de": 2}, "source.site": {"x": 2}}
@@ -145,7 +145,7 @@ def test_more_values_than_the_limit_leave_the_most_frequent_and_say_so(serve: Se
 
 
 @pytest.mark.parametrize(("path", "body"), [("/search", {"query": "a"}), ("/documents/count", {})])
-def test_more_fields_than_the_limit_are_refused_with_both_numbers(serve: Serve, path: str, body: Any) -> None:
+def test_too_many_facets_are_refused_with_both_numbers(serve: Serve, path: str, body: Any) -> None:
     response = serve(max_facets=2).post(path, json={**body, "facets": ["a", "b", "c"]})
     assert response.status_code == 422
     assert "facets has 3 fields; the limit is 2 (CROSSLET_MAX_FACETS)" in response.json()["error"]

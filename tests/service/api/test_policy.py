@@ -12,7 +12,8 @@ from starlette.routing import Match, Route
 from service.api.app import ROUTERS
 from service.api.policy import Access, policy_of
 from service.api.routing import RouteTable
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document
+from service.documents.store.store import DocumentStore
 from service.model.artifact import load_manifest
 from tests.artifacts import TEXTS
 from tests.service.conftest import Serve, bearer

@@ -30,7 +30,7 @@ def refused(response: Response, status: int, *words: str) -> None:
     assert all(word in response.json()["error"] for word in words), response.json()
 
 
-def test_a_vector_finds_what_the_text_it_is_of_finds_whatever_its_norm(filled: TestClient) -> None:
+def test_vector_of_any_norm_finds_what_its_text_finds(filled: TestClient) -> None:
     by_text = search(filled, query=TEXTS[1], mode="dense")
     (vector,) = filled.post("/embed", json={"inputs": TEXTS[1]}).json()
     for scale in (1, 1e-30, 1e300):
@@ -40,7 +40,7 @@ def test_a_vector_finds_what_the_text_it_is_of_finds_whatever_its_norm(filled: T
         assert [one["score"] for one in by_vector] == pytest.approx(scores, abs=1e-6)
 
 
-def test_a_vector_is_sent_behind_no_mode_although_searches_are_hybrid(serve: Serve) -> None:
+def test_vector_search_is_dense_though_searches_are_hybrid(serve: Serve) -> None:
     client = serve(search_mode="keywords")
     client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}]})
     (vector,) = client.post("/embed", json={"inputs": "hallo"}).json()
@@ -67,7 +67,7 @@ def test_a_vector_without_direction_or_of_another_dim_is_refused(
         refused(answer, 422, *words)
 
 
-def test_an_id_finds_others_like_its_document_by_their_own_vectors(filled: TestClient) -> None:
+def test_like_finds_neighbours_by_stored_vectors(filled: TestClient) -> None:
     vectors = {one["id"]: one["vector"] for one in search(filled, query="x", mode="dense", include=["vector"])}
     found = search(filled, like="1", include=["ranks"])
     expected = {id_: float(np.dot(vectors["1"], vector)) for id_, vector in vectors.items() if id_ != "1"}
@@ -76,7 +76,7 @@ def test_an_id_finds_others_like_its_document_by_their_own_vectors(filled: TestC
     assert [one["ranks"]["dense"] for one in found] == [1, 2, 3, 4]
 
 
-def test_likes_pages_and_filters_count_without_the_document_itself(filled: TestClient) -> None:
+def test_like_leaves_its_own_document_out_of_pages(filled: TestClient) -> None:
     whole = [one["id"] for one in search(filled, like="2")]
     pages = [one["id"] for offset in range(4) for one in search(filled, like="2", top_k=1, offset=offset)]
     assert pages == whole
@@ -89,7 +89,7 @@ def test_an_id_that_no_document_has_is_not_found(filled: TestClient) -> None:
     refused(filled.post("/search", json={"like": "nobody"}), 404, "no document has the id that like names")
 
 
-def test_vectors_are_given_where_they_are_asked_for_and_are_those_of_the_texts(filled: TestClient) -> None:
+def test_vectors_are_given_where_asked_for(filled: TestClient) -> None:
     found = {one["id"]: one for one in search(filled, query="hallo", include=["vector", "text"])}
     embedded = filled.post("/embed", json={"inputs": TEXTS}).json()
     for number, vector in enumerate(embedded):

@@ -128,9 +128,7 @@ def test_more_or_less_than_can_be_reranked_is_refused(
     assert_refused(response, 422, *words)
 
 
-def test_texts_that_are_too_many_for_the_reranker_are_refused_with_what_helps(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_texts_for_the_reranker_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.search.MAX_ANSWER_BYTES", 200)
     asked = {"query": QUERY, "include": [], "top_k": 1}
     response = client.post("/search", json=asked | {"rerank": True, "rerank_k": len(TEXTS)})

@@ -28,7 +28,7 @@ def search(client: TestClient, **body: Any) -> tuple[list[str], float | None]:
     return [result["id"] for result in answer["results"]], answer.get("min_score")
 
 
-def test_auto_is_the_threshold_of_the_language_if_it_has_one_else_of_all(serve: Serve, recommending: Path) -> None:
+def test_auto_is_the_threshold_of_the_language_or_of_all(serve: Serve, recommending: Path) -> None:
     client = filled(serve(model=recommending))
     for language in (None, "fr", "xx"):
         assert search(client, language=language) == (["0"], 0.999)

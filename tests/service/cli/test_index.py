@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from service.document_index import load_collection
-from service.documents.store.store import Document
+from service.documents.document import Document
 from service.model.encoder import load_encoder
 from service.offline.reembed import take_over_ready
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
 from tests.service.cli.conftest import Crosslet, build, damage
 from tests.service.cli.terminal import COMMAND
+from tests.service.documents.oracle import search_one
 from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("local")
@@ -377,7 +378,7 @@ def test_start_adopts_reembedded_store(crosslet: Crosslet, tmp_path: Path, tiny_
     load_collection(Settings(), old.manifest).close()
     take_over_ready(new, settings)
     made = load_collection(settings, new.manifest)
-    assert made.search(new.encode("hallo").vector, top_k=1)[0].document.id == "late"
+    assert search_one(made, new.encode("hallo").vector, top_k=1)[0].document.id == "late"
     assert len(made) == 13
     made.close()
     take_over_ready(new, settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.store.schema import checksum
+from service.documents.store.connections import checksum
 from tests.artifacts import DIM
 from tests.service.cli.conftest import Crosslet, build, damage
 from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.documents.store.document import Document
+from service.documents.document import Document
 from service.errors import InvalidInput, StartError
 from service.offline.loading import BATCH_DOCUMENTS
 from service.offline.service_client import ServiceClient

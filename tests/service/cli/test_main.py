@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from service.api.app import create_app
 from service.cli import main as cli
 from service.document_index import load_collection
-from service.documents.store.store import Document
+from service.documents.document import Document
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from service.runtime import load_runtime

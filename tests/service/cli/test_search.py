@@ -6,7 +6,7 @@ import pytest
 
 from service.cli.table import width_of
 from service.document_index import load_collection
-from service.documents.store.store import Document
+from service.documents.document import Document
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact

@@ -1,11 +1,20 @@
-"""BM25 and its fusion with cosines by brute force, as a reading of the formulas. Knows terms; knows no SQL."""
+"""BM25 and its fusion with cosines by brute force, as a reading of the formulas; and a search by one vector."""
 
 import math
 from collections.abc import Mapping, Sequence
 
+from service.documents.document import Vectors
+from service.documents.interface import DocumentIndex, Match, Query
 from service.documents.keywords.terms import document_terms, query_terms
 
 K1, B = 1.2, 0.75
+
+
+def search_one(
+    index: DocumentIndex, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+) -> list[Match]:
+    """Return what one search by a vector finds."""
+    return index.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
 
 def keyword_scores(query: str, texts: Sequence[str]) -> list[float]:

@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.documents import collection as collection_module
+from service.documents import search
 from service.documents.collection import Collection
-from service.documents.filters import MAX_DEPTH, MAX_TERMS
-from service.documents.query import Query
-from service.documents.results import Shown
-from service.documents.store.facets import Facet
-from service.documents.store.store import Document, DocumentStore, Page
+from service.documents.document import Document, Page
+from service.documents.filters import MAX_DEPTH, MAX_TERMS, Facet
+from service.documents.interface import Query, ResultOptions
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.store.transaction import Transaction
-from service.documents.vectors.flat import FaissIndex
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.vectors.index import FaissIndex
 from service.errors import InvalidInput, StorageFull, StoreError
 from service.offline.store_file import open_store_file
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
+from tests.service.documents.oracle import search_one
 
 DIM = 4
 Open = Callable[..., Collection]
@@ -59,7 +59,7 @@ def asked(vectors_BD: np.ndarray) -> list[Query]:
 
 
 def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
-    return [match.document.id for match in collection.search(vector, top_k=top_k, **options)]
+    return [match.document.id for match in search_one(collection, vector, top_k=top_k, **options)]
 
 
 # Small integers: every inner product is exact, so that ties are ties for the oracle too.
@@ -73,7 +73,7 @@ INTEGER_VECTORS = st.lists(st.integers(-2, 2), min_size=DIM, max_size=DIM).map(l
     filter_=st.none() | FILTERS,
     top_k=st.integers(1, 14),
 )
-def test_a_filtered_search_is_brute_force_over_the_matching_documents(
+def test_filtered_search_equals_brute_force_over_matches(
     tmp_path_factory: pytest.TempPathFactory,
     documents: list[tuple[np.ndarray, dict[str, Any]]],
     query: np.ndarray,
@@ -84,7 +84,7 @@ def test_a_filtered_search_is_brute_force_over_the_matching_documents(
     try:
         entries = [Document(f"d{number}", "text", metadata) for number, (_, metadata) in enumerate(documents)]
         collection.put(entries, np.stack([vector for vector, _ in documents]))
-        found = collection.search(query, top_k=top_k, filter_=filter_)
+        found = search_one(collection, query, top_k=top_k, filter_=filter_)
     finally:
         collection.close()
     clipped = [
@@ -113,7 +113,7 @@ def test_an_exact_search_equals_numpy(seed: int, count: int, top_k: int) -> None
     np.testing.assert_allclose(scores_N[hits.rows], hits.scores, rtol=1e-5, atol=1e-5)
 
 
-def test_equal_scores_are_ordered_by_id_whatever_the_order_of_arrival(collection: Collection) -> None:
+def test_equal_scores_are_ordered_by_id(collection: Collection) -> None:
     for id_ in ["m", "z", "a", "k", "b"]:
         put(collection, {id_: unit(1, 0, 0, 0)})
     assert ids(collection, unit(1, 0, 0, 0), 2) == ["a", "b"]
@@ -133,15 +133,15 @@ def test_what_was_put_is_there_after_reopening(tmp_path: Path) -> None:
     collection = open_collection(tmp_path)
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)}, {"lang": ["de", "tr"]})
     collection.delete(["b"])
-    before = collection.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
+    before = search_one(collection, unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
     collection.close()
     again = open_collection(tmp_path)
-    assert again.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
+    assert search_one(again, unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
     assert len(before) == 1
     again.close()
 
 
-def test_every_change_has_the_next_revision_and_a_delete_of_nothing_is_no_change(collection: Collection) -> None:
+def test_every_change_has_the_next_revision(collection: Collection) -> None:
     assert put(collection, {"a": unit(1, 0, 0, 0)}) == 1
     assert collection.delete(["unknown"]) == 0
     assert put(collection, {"a": unit(1, 0, 0, 0)}) == 2
@@ -203,7 +203,7 @@ def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:
     collection.close()
 
 
-def test_the_memory_budget_names_both_numbers_and_still_lets_documents_change(tmp_path: Path) -> None:
+def test_full_memory_names_both_numbers_and_allows_changes(tmp_path: Path) -> None:
     collection = open_collection(tmp_path, max_index_bytes=50)
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(1, 0, 0, 0)})
     with pytest.raises(StorageFull, match="would take 72 bytes; the limit is 50"):
@@ -252,7 +252,7 @@ def nested(depth: int) -> dict[str, Any]:
 )
 def test_a_malformed_filter_is_invalid_input(collection: Collection, filter_: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        collection.search(unit(1, 0, 0, 0), top_k=1, filter_=filter_)
+        search_one(collection, unit(1, 0, 0, 0), top_k=1, filter_=filter_)
 
 
 def test_the_largest_filters_allowed_run(collection: Collection) -> None:
@@ -283,7 +283,7 @@ def test_readers_see_whole_changes_only(collection: Collection) -> None:
 
     def read() -> None:
         while not stop.is_set():
-            seen.append([match.score for match in collection.search(here, top_k=2)])
+            seen.append([match.score for match in search_one(collection, here, top_k=2)])
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
@@ -297,7 +297,7 @@ def test_readers_see_whole_changes_only(collection: Collection) -> None:
     assert {tuple(scores) for scores in seen} == {(1.0, 0.0)}
 
 
-def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
+def test_search_neither_waits_for_a_commit_nor_sees_half_of_it(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is as slow as it likes; between the commit and the index's change a search waits for the index."""
@@ -337,7 +337,7 @@ def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
         assert found.result(60) == ["new"]
 
 
-def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
+def test_log_is_folded_beside_readers_and_may_fail(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("service.documents.store.connections.FOLD_AFTER_CHANGES", 100)
@@ -356,16 +356,14 @@ def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
     assert len(ids(collection, unit(1, 0, 0, 0), 5)) == 5
 
 
-def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_return(
-    collection: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_searches_look_the_filter_up_once(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     tied = {f"{number:03}": unit(1, 0, 0, 0) for number in range(50)}
     put(collection, tied, {"x": 1})
     lookups, fetched = [], []
-    matching, fetch = DocumentStore.matching, DocumentStore.fetch
-    monkeypatch.setattr(DocumentStore, "matching", lambda store, one, **_: lookups.append(one) or matching(store, one))
+    matching, fetch = Snapshot.matching, Snapshot.fetch
+    monkeypatch.setattr(Snapshot, "matching", lambda store, one, **_: lookups.append(one) or matching(store, one))
     monkeypatch.setattr(
-        DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
+        Snapshot, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
     )
     queries_BD = np.stack([unit(1, 0, 0, 0), unit(1, 1, 0, 0)])
     found = collection.search_all(asked(queries_BD), top_k=2, filter_={"x": 1})
@@ -384,7 +382,7 @@ def test_a_full_disk_quota_or_shared_memory_is_storage_full(tmp_path: Path, code
     store.close()
 
 
-def test_a_store_without_a_fingerprint_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_store_without_fingerprint_is_refused(tmp_path: Path) -> None:
     open_collection(tmp_path).close()
     with sqlite3.connect(tmp_path / "documents.sqlite3") as connection:
         connection.execute("DELETE FROM store WHERE key = 'fingerprint'")
@@ -442,7 +440,7 @@ def test_reading_anothers_store_at_rest_leaves_no_file_behind(tmp_path: Path, mo
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_reader_goes_on_when_a_service_starts_and_changes_everything(tmp_path: Path) -> None:
+def test_reader_goes_on_while_a_service_changes_everything(tmp_path: Path) -> None:
     collection = open_collection(tmp_path)
     many = {f"{number:04}": unit(1, number, 0, 0) for number in range(3000)}
     put(collection, many)
@@ -486,7 +484,7 @@ def test_a_change_that_the_index_cannot_follow_is_found_soon(tmp_path: Path, mon
     collection.close()
 
 
-def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
+def test_change_does_not_wait_for_all_searches_of_a_request(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(collection, {"a": unit(1, 0, 0, 0)})
@@ -515,28 +513,30 @@ def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
 def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collection, {"a": unit(3, 0, 0, 0), "b": unit(2, 1, 0, 0), "c": unit(0, 1, 0, 0)}, {"x": 1})
     fetched: list[int] = []
-    fetch = DocumentStore.fetch
+    fetch = Snapshot.fetch
     monkeypatch.setattr(
-        DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
+        Snapshot, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
     )
     query = unit(1, 0, 0, 0)[None]
-    ((match,),) = collection.search_all(asked(query), top_k=3, shown=Shown(offset=1, min_score=0.5, metadata=False))
+    ((match,),) = collection.search_all(
+        asked(query), top_k=3, options=ResultOptions(offset=1, min_score=0.5, metadata=False)
+    )
     assert (match.document.id, match.document.text, match.document.metadata) == ("b", "text of b", {})
     assert len(fetched) == 1
-    ((match,),) = collection.search_all(asked(query), top_k=1, shown=Shown(text=False, max_chars=20))
+    ((match,),) = collection.search_all(asked(query), top_k=1, options=ResultOptions(text=False, max_chars=20))
     assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
 
 
 def test_a_page_and_its_total_are_of_one_moment(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collection, {"a": unit(1, 0, 0, 0)})
-    read = DocumentStore.page
+    read = Snapshot.page
 
     def page(store: DocumentStore, **asked: Any) -> Page:
         found = read(store, **asked)
         put(collection, {"b": unit(0, 1, 0, 0)})
         return found
 
-    monkeypatch.setattr(DocumentStore, "page", page)
+    monkeypatch.setattr(Snapshot, "page", page)
     found = collection.page(after_row=0, limit=9, max_chars=99)
     assert [one.id for one in found.documents] == ["a"]
     assert (found.total, len(collection)) == (1, 2)
@@ -547,55 +547,55 @@ def test_a_count_and_its_facets_are_of_one_moment(
     collection: Collection, monkeypatch: pytest.MonkeyPatch, filter_: dict[str, Any] | None
 ) -> None:
     put(collection, {"a": unit(1, 0, 0, 0)}, {"lang": "de"})
-    read = DocumentStore.facet
+    read = Snapshot.facet
 
     def facet(store: DocumentStore, field: str, **asked: Any) -> Facet:
         put(collection, {"b": unit(0, 1, 0, 0)}, {"lang": "de"})
         return read(store, field, **asked)
 
-    monkeypatch.setattr(DocumentStore, "facet", facet)
+    monkeypatch.setattr(Snapshot, "facet", facet)
     count, facets = collection.counts(["lang"], most_values=9, filter_=filter_)
     assert (count, facets["lang"].counts) == (1, {"de": 1})
     assert collection.count(filter_) == 2
 
 
-def test_documents_that_are_too_much_to_read_are_refused_before_all_are_read(collection: Collection) -> None:
+def test_too_many_characters_are_refused_before_all_are_read(collection: Collection) -> None:
     put(collection, {str(number): unit(1, number, 0, 0) for number in range(9)})
     queries = np.stack([unit(1, 0, 0, 0), unit(0, 1, 0, 0)])
-    few = Shown(max_chars=100)  # nine have 9 + 2 each
-    assert [len(found) for found in collection.search_all(asked(queries), top_k=4, shown=few)] == [4, 4]
-    assert len(collection.search_all(asked(queries[:1]), top_k=9, shown=Shown(max_chars=99))[0]) == 9
+    few = ResultOptions(max_chars=100)  # nine have 9 + 2 each
+    assert [len(found) for found in collection.search_all(asked(queries), top_k=4, options=few)] == [4, 4]
+    assert len(collection.search_all(asked(queries[:1]), top_k=9, options=ResultOptions(max_chars=99))[0]) == 9
     with pytest.raises(InvalidInput, match="have more than 98 characters together"):
-        collection.search_all(asked(queries[:1]), top_k=9, shown=Shown(max_chars=98))
+        collection.search_all(asked(queries[:1]), top_k=9, options=ResultOptions(max_chars=98))
     assert len(ids(collection, queries[0], 9)) == 9
 
 
-def test_a_filter_that_is_slower_than_writers_is_looked_up_a_few_times_a_request(
+def test_filter_slower_than_writers_is_tried_a_few_times(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(collection, {"a": unit(1, 0, 0, 0)}, {"x": 1})
     lookups: list[object] = []
-    matching = DocumentStore.matching
+    matching = Snapshot.matching
 
     def beside_a_change(store: DocumentStore, condition: Any, **_: Any) -> Any:
         lookups.append(condition)
-        if len(lookups) <= collection_module.PATIENCE:  # then a writer has to wait
+        if len(lookups) <= search.TRIES:  # then a writer has to wait
             with ThreadPoolExecutor() as other:
                 other.submit(put, collection, {"a": unit(1, len(lookups), 0, 0)}, {"x": 1}).result()
         return matching(store, condition)
 
-    monkeypatch.setattr(DocumentStore, "matching", beside_a_change)
+    monkeypatch.setattr(Snapshot, "matching", beside_a_change)
     found = collection.search_all([Query(unit(1, 0, 0, 0))] * 20, top_k=1, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["a"]] * 20
-    assert len(lookups) == collection_module.PATIENCE + 1
+    assert len(lookups) == search.TRIES + 1
 
 
-def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(collection: Collection) -> None:
+def test_slow_filter_is_given_up_and_the_next_search_is_not(collection: Collection) -> None:
     for number in range(20):
         put(collection, {f"{number}-{other}": unit(1, 0, 0, 0) for other in range(50)}, {"x": number})
     slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
-        collection.search_all([Query(unit(1, 0, 0, 0))], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
+        collection.search_all([Query(unit(1, 0, 0, 0))], top_k=1, filter_=slow, options=ResultOptions(filter_s=0.001))
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
         collection.delete_matching(slow, filter_s=0.001)
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
@@ -607,10 +607,8 @@ def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(col
     assert collection.delete_matching(slow, filter_s=60.0) == 1000
 
 
-def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.documents.upkeep.RETRY_S", 0.05)
+def test_index_that_cannot_be_loaded_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.documents.live_index.RETRY_S", 0.05)
     collection = open_collection(tmp_path)
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
     with monkeypatch.context() as context:
@@ -636,7 +634,7 @@ def test_a_replaced_document_uses_up_no_row_number(collection: Collection) -> No
     assert rows == [1, *[2] * 50, 3]
 
 
-def test_a_filter_over_rows_that_lie_far_apart_takes_little_memory() -> None:
+def test_filter_over_sparse_rows_takes_little_memory() -> None:
     rows = [10**12 * number for number in range(1, 3000)]
     index = FaissIndex(DIM)
     index.replace(index.prepare(rows, np.tile(unit(1, 0, 0, 0), (len(rows), 1))))

@@ -4,25 +4,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.collections import IndexOptions, StoredCollections
-from service.documents.query import Query
-from service.documents.store.store import Document, DocumentStore
+from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
+from service.documents.document import Document
+from service.documents.interface import Query
+from service.documents.store.store import DocumentStore
 from service.errors import InvalidInput, NotFound, StorageFull
 from service.offline.store_file import open_store_file
+from tests.service.documents.oracle import search_one
 from tests.service.documents.test_maintenance import wait_for
 
 DIM = 4
 EXACT = 200
 
 
-def opened(folder: Path, *, max_collections: int = 4, max_index_bytes: int = 0) -> StoredCollections:
+def opened(folder: Path, *, max_collections: int = 4, max_index_bytes: int = 0) -> Collections:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=DIM)
     options = IndexOptions(folder, "aa", DIM, exact_documents=EXACT, max_index_bytes=max_index_bytes)
-    return StoredCollections(store, options, max_collections=max_collections)
+    return Collections(EmbeddedCollections(store, options, max_collections=max_collections))
 
 
 @pytest.fixture
-def collections(tmp_path: Path) -> Iterator[StoredCollections]:
+def collections(tmp_path: Path) -> Iterator[Collections]:
     opened_ = opened(tmp_path)
     yield opened_
     opened_.close()
@@ -33,23 +35,23 @@ def unit(*values: float) -> np.ndarray:
     return vector / np.float32(np.linalg.norm(vector))
 
 
-def put(collections: StoredCollections, name: str, **texts: str) -> int:
+def put(collections: Collections, name: str, **texts: str) -> int:
     vectors_ND = np.stack([unit(1, number, 0, 0) for number in range(len(texts))])
     return collections.put(name, [Document(id_, text, {"of": name}) for id_, text in texts.items()], vectors_ND)
 
 
-def many(collections: StoredCollections, name: str, count: int = EXACT + 50) -> None:
+def many(collections: Collections, name: str, count: int = EXACT + 50) -> None:
     vectors_ND = np.random.default_rng(0).standard_normal((count, DIM)).astype(np.float32)
     vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     collections.put(name, [Document(f"d{number}", f"text {number}", {}) for number in range(count)], vectors_ND)
 
 
-def found(collections: StoredCollections, name: str, query: Query) -> list[str]:
+def found(collections: Collections, name: str, query: Query) -> list[str]:
     return [match.document.text for match in collections.of(name).search_all([query], top_k=9)[0]]
 
 
-def test_the_first_put_makes_a_collection_and_each_finds_its_own_documents_alone(
-    collections: StoredCollections,
+def test_first_put_makes_a_collection_of_its_own(
+    collections: Collections,
 ) -> None:
     put(collections, "default", a="a red kettle")
     put(collections, "shop", a="a blue kettle", b="an iron")
@@ -58,7 +60,7 @@ def test_the_first_put_makes_a_collection_and_each_finds_its_own_documents_alone
     for query in (Query(unit(1, 0, 0, 0)), Query(words="kettle"), Query(unit(1, 0, 0, 0), "kettle")):
         assert found(collections, "default", query) == ["a red kettle"]
         assert found(collections, "shop", query)[0] == "a blue kettle"
-    of_shop = collections.of("shop").search(unit(1, 0, 0, 0), top_k=9, filter_={"of": "shop"})
+    of_shop = search_one(collections.of("shop"), unit(1, 0, 0, 0), top_k=9, filter_={"of": "shop"})
     assert len(of_shop) == 2
     assert collections.default.count({"of": "shop"}) == 0
     assert [one.text for one in collections.of("shop").page(after_row=0, limit=9, max_chars=99).documents] == [
@@ -67,20 +69,18 @@ def test_the_first_put_makes_a_collection_and_each_finds_its_own_documents_alone
     ]
 
 
-def test_revisions_grow_over_all_collections_and_a_search_needs_its_own_collection_s_alone(
-    collections: StoredCollections,
+def test_search_waits_for_its_own_collection_alone(
+    collections: Collections,
 ) -> None:
     revisions = [put(collections, name, a="x") for name in ("default", "shop", "help", "default")]
     assert revisions == sorted(set(revisions))
     assert all(found(collections, name, Query(unit(1, 0, 0, 0))) == ["x"] for name in ("default", "shop", "help"))
 
 
-def test_collections_are_there_again_after_a_restart_and_after_a_crash(
-    collections: StoredCollections, tmp_path: Path
-) -> None:
+def test_collections_survive_restart_and_crash(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="one")
     collections._open["shop"]._live.rest()
-    collections._store.close()  # no snapshot, no goodbye
+    collections._opener._store.close()  # no snapshot, no goodbye
     again = opened(tmp_path)
     put(again, "shop", b="two")
     again.close()
@@ -89,9 +89,7 @@ def test_collections_are_there_again_after_a_restart_and_after_a_crash(
     last.close()
 
 
-def test_a_dropped_collection_is_gone_with_all_it_had_and_the_others_stay(
-    collections: StoredCollections, tmp_path: Path
-) -> None:
+def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tmp_path: Path) -> None:
     put(collections, "default", a="a kettle")
     many(collections, "shop")
     wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")
@@ -100,13 +98,13 @@ def test_a_dropped_collection_is_gone_with_all_it_had_and_the_others_stay(
     assert collections.drop("shop") == EXACT + 50
     with pytest.raises(NotFound, match="there is no collection shop; the first PUT"):
         collections.of("shop")
-    for change in (lambda: dropped.delete(["d1"]), lambda: dropped.search(unit(1, 0, 0, 0), top_k=1)):
+    for change in (lambda: dropped.delete(["d1"]), lambda: search_one(dropped, unit(1, 0, 0, 0), top_k=1)):
         with pytest.raises(NotFound, match="was dropped meanwhile"):
             change()
     assert found(collections, "default", Query(words="kettle")) == ["a kettle"]
     assert not [*tmp_path.glob("index_*")]
     left = {
-        table: collections._store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        table: collections._opener._store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         for table in ("documents", "passages", "fields", "collections")
     }
     assert left == {"documents": 1, "passages": 1, "fields": 1, "collections": 1}
@@ -115,21 +113,21 @@ def test_a_dropped_collection_is_gone_with_all_it_had_and_the_others_stay(
 
 
 def test_a_drop_that_fails_leaves_the_collection_as_it_was(
-    collections: StoredCollections, monkeypatch: pytest.MonkeyPatch
+    collections: Collections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(collections, "shop", a="one")
-    collections._store._writer.execute(
+    collections._opener._store._writer.execute(
         "CREATE TRIGGER full BEFORE DELETE ON collections BEGIN SELECT RAISE(FAIL, 'x'); END"
     )
     with pytest.raises(Exception, match="x"):
         collections.drop("shop")
-    collections._store._writer.execute("DROP TRIGGER full")
+    collections._opener._store._writer.execute("DROP TRIGGER full")
     assert found(collections, "shop", Query(words="one")) == ["one"]
     many(collections, "shop")
     wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")  # still kept up
 
 
-def test_snapshots_left_by_a_crash_in_a_drop_are_removed_at_the_start(tmp_path: Path) -> None:
+def test_start_removes_snapshots_of_dropped_collections(tmp_path: Path) -> None:
     for name in ("index_7.json", "index_7-12", "index_2.json", "index.json.new"):
         (tmp_path / name).write_text("x")
     collections = opened(tmp_path)
@@ -144,7 +142,7 @@ def test_snapshots_left_by_a_crash_in_a_drop_are_removed_at_the_start(tmp_path: 
 
 
 def test_each_collection_has_a_snapshot_of_its_own(
-    collections: StoredCollections, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    collections: Collections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("default", "shop"):
         many(collections, name)
@@ -160,7 +158,7 @@ def test_each_collection_has_a_snapshot_of_its_own(
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "-a", "_a", "a/b", "ä", "a b", "a" * 65, "a\n"])
-def test_a_malformed_name_is_refused(collections: StoredCollections, name: str) -> None:
+def test_a_malformed_name_is_refused(collections: Collections, name: str) -> None:
     with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
         put(collections, name, a="x")
     with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
@@ -168,7 +166,7 @@ def test_a_malformed_name_is_refused(collections: StoredCollections, name: str) 
     assert [*collections.named()] == ["default"]
 
 
-def test_there_are_at_most_so_many_and_the_default_one_stays(collections: StoredCollections) -> None:
+def test_there_are_at_most_so_many_and_the_default_one_stays(collections: Collections) -> None:
     for name in ("Shop", "shop", "a.b-c_9"):
         put(collections, name, a="x")
     for refused in (lambda: put(collections, "more", a="x"), lambda: collections.check_room("more", ["a"])):
@@ -194,7 +192,7 @@ def test_the_limit_on_vectors_is_for_all_collections_together(tmp_path: Path) ->
     collections.close()
 
 
-def test_what_a_closed_collection_takes_is_known_without_loading_it(tmp_path: Path) -> None:
+def test_memory_of_a_closed_collection_is_known(tmp_path: Path) -> None:
     collections = opened(tmp_path)
     put(collections, "default", a="x", b="y", c="z")
     for name, count in (("few", EXACT), ("many", EXACT + 50)):
@@ -209,14 +207,12 @@ def test_what_a_closed_collection_takes_is_known_without_loading_it(tmp_path: Pa
     store.close()
 
 
-def test_damage_in_any_collection_is_found_and_told_with_its_name(
-    collections: StoredCollections, tmp_path: Path
-) -> None:
+def test_damage_is_reported_with_its_collection(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="a red kettle", b="an iron")
     with open_store_file(tmp_path / "documents.sqlite3") as file:
         assert [fault for _, fault in file.faults() if fault] == []
         assert file.total() == 2
-    writer = collections._store._writer
+    writer = collections._opener._store._writer
     writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
     writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
     writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")
@@ -237,15 +233,13 @@ def test_a_new_collection_splits_documents_as_its_service_does(tmp_path: Path) -
     for chunks in (True, False):
         store = DocumentStore(tmp_path / f"{chunks}.sqlite3", fingerprint="aa", dim=DIM, chunks=chunks)
         options = IndexOptions(tmp_path / str(chunks), "aa", DIM, exact_documents=EXACT, chunks=chunks)
-        collections = StoredCollections(store, options, max_collections=4)
+        collections = Collections(EmbeddedCollections(store, options, max_collections=4))
         put(collections, "shop", a="text")
         assert [collections.is_chunked(name, None) for name in ("default", "shop")] == [chunks, chunks]
         collections.close()
 
 
-def test_documents_put_while_their_collection_is_dropped_make_it_anew(
-    collections: StoredCollections, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_put_during_a_drop_makes_the_collection_anew(collections: Collections, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collections, "shop", a="a blue kettle")
     dropped = collections.of("shop")
     collections.drop("shop")

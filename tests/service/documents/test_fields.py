@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.document_index import load_collection
-from service.documents.backend import DocumentIndex
-from service.documents.store.document import Document
-from service.documents.store.fields import MOST_MARKS, comparable
+from service.documents.document import Document
+from service.documents.filters import MOST_MARKS, comparable
+from service.documents.interface import DocumentIndex
 from service.offline.store_file import open_store_file
 from service.settings import Settings
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from service.documents.collection import Collection
-from service.documents.protocol import Vectors
-from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.document import Document, Vectors
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged, StoreError
 from service.offline.embedding import Embedded
 from service.offline.repair import repair, verify
 from service.offline.store_file import open_store_file
+from tests.service.documents.oracle import search_one
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, vectors, wait_for
 
 COUNT, SEARCHED, STORE = 500, 125, "documents.sqlite3"
@@ -78,7 +79,7 @@ def _got(collection: Collection, number: int) -> str:
 def _found(collection: Collection, number: int) -> str:
     """One document by its vector."""
     try:
-        found = collection.search(VECTORS[number], top_k=1)
+        found = search_one(collection, VECTORS[number], top_k=1)
     except Damaged as exc:
         return "said" if "damaged on the disk" in str(exc) else str(exc)
     if not found or found[0].document.id != f"d{number}":
@@ -110,7 +111,7 @@ def damages(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield path.name, content[: len(content) * share // 4]
 
 
-def test_no_damage_gives_wrong_answers_and_verify_finds_what_is_lacking(sound: Path, tmp_path: Path) -> None:
+def test_damage_never_gives_wrong_answers(sound: Path, tmp_path: Path) -> None:
     outcomes = Counter[tuple[str, str]]()
     noticed = 0
     for number, (name, content) in enumerate(damages(sound)):
@@ -167,7 +168,7 @@ def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
     sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again or delete it'
     for look in (
         lambda: collection.get("d7"),
-        lambda: collection.search(VECTORS[7], top_k=1),
+        lambda: search_one(collection, VECTORS[7], top_k=1),
         lambda: collection.page(after_row=0, limit=100, max_chars=10**6),
     ):
         with pytest.raises(Damaged, match=sentence):
@@ -196,7 +197,7 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
     assert differences(store) == "sound"
 
 
-def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(store: Path) -> None:
+def test_vector_that_cannot_be_repaired_is_named(store: Path) -> None:
     for row in (4, 9):
         flip(store, VECTORS[row].tobytes())
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.protocol import candidates
+from service.documents.vectors.index import candidates
 from service.documents.vectors.ivf import InvertedIndex, lists_for
 
 DIM, COUNT = 16, 2000
@@ -72,7 +72,7 @@ def test_a_filter_finds_top_k_whenever_so_many_match(index: InvertedIndex, vecto
         assert set(hits.rows) <= set(among)
 
 
-def test_a_filter_finds_the_nearest_that_match_where_they_are_far_from_the_query(vectors: np.ndarray) -> None:
+def test_filter_finds_matches_far_from_the_query(vectors: np.ndarray) -> None:
     """The rows that match lie in other lists than those near the query, as another customer's documents do."""
     generator = np.random.default_rng(2)
     centres = generator.standard_normal((100, DIM))
@@ -95,9 +95,7 @@ def test_a_filter_finds_the_nearest_that_match_where_they_are_far_from_the_query
     assert min(found) >= 7
 
 
-def test_rows_are_found_by_filters_after_they_moved_and_after_reading_back(
-    index: InvertedIndex, vectors: np.ndarray, tmp_path: Path
-) -> None:
+def test_filters_find_moved_and_reloaded_rows(index: InvertedIndex, vectors: np.ndarray, tmp_path: Path) -> None:
     index.tuning = type(index.tuning)(built_rows=COUNT, probes=1, recall=0.5)
     index.replace(index.prepare([1, 5000], vectors[[700, 701]]))  # one moves to another list, one is new
     index.write(tmp_path / "index")

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from service.documents.collection import Collection
-from service.documents.query import Query
-from service.documents.results import Shown
-from service.documents.store.passages import PassageReader
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document
+from service.documents.interface import Query, ResultOptions
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.ivf import InvertedIndex
-from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
+from tests.service.documents.oracle import search_one
 
 DIM, EXACT = 16, 400
 INVERTED = "faiss-ivf-sq8"
@@ -59,7 +59,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def found(collection: Collection, query: np.ndarray, **options: object) -> dict[str, float]:
-    return {match.document.id: match.score for match in collection.search(query, top_k=10, **options)}  # type: ignore[arg-type]
+    return {match.document.id: match.score for match in search_one(collection, query, top_k=10, **options)}  # type: ignore[arg-type]
 
 
 def oracle(vectors_ND: np.ndarray, query: np.ndarray, count: int = 10) -> dict[str, float]:
@@ -123,9 +123,7 @@ def test_a_snapshot_is_brought_up_to_date_at_start(tmp_path: Path) -> None:
     assert (tmp_path / "index.json").read_bytes() != snapshot
 
 
-def test_as_many_documents_as_are_to_be_searched_exactly_are_though_there_is_a_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_documents_are_searched_exactly_despite_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collection = open_collection(tmp_path)
     put(collection, vectors(EXACT + 100))
     wait_for(lambda: collection.backend == INVERTED)
@@ -136,9 +134,7 @@ def test_as_many_documents_as_are_to_be_searched_exactly_are_though_there_is_a_s
     again.close()
 
 
-def test_lists_that_the_store_could_not_note_are_searched_and_saved_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_that_were_not_noted_are_saved_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(store: DocumentStore, id_: str) -> None:
         raise sqlite3.OperationalError("database is locked")
 
@@ -153,9 +149,7 @@ def test_lists_that_the_store_could_not_note_are_searched_and_saved_later(
     assert (tmp_path / "index.json").exists()
 
 
-def test_equal_documents_are_found_page_by_page_whatever_is_found_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_documents_keep_their_order_over_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.service.documents.test_maintenance.DIM", 384)
     collection = open_collection(tmp_path)
     rows = vectors(EXACT + 123)
@@ -166,7 +160,8 @@ def test_equal_documents_are_found_page_by_page_whatever_is_found_with_them(
     query /= np.linalg.norm(query)
     equal = {f"d{number}" for number in range(EXACT + 100, EXACT + 123)}
     pages = [
-        collection.search_all([Query(query)], top_k=top_k, shown=Shown(offset=top_k - 5))[0] for top_k in (5, 10, 15)
+        collection.search_all([Query(query)], top_k=top_k, options=ResultOptions(offset=top_k - 5))[0]
+        for top_k in (5, 10, 15)
     ]
     matches = [match for page in pages for match in page]
     assert len({match.score for match in matches}) == 1
@@ -289,7 +284,7 @@ def restore_a_backup(folder: Path) -> None:
     (folder / "documents.revision").unlink()
 
 
-def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_path: Path) -> None:
+def test_restored_store_uses_no_snapshot_of_another_time(tmp_path: Path) -> None:
     """Rows of the copy and of the index mean other documents; their numbers are the same."""
     restore_a_backup(tmp_path)
     collection = open_collection(tmp_path)
@@ -302,7 +297,7 @@ def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_
     collection.close()
 
 
-def test_an_old_snapshot_does_not_pass_for_one_of_a_restored_store_that_went_on(tmp_path: Path) -> None:
+def test_old_snapshot_is_not_used_by_a_restored_store(tmp_path: Path) -> None:
     restore_a_backup(tmp_path)
     newest = {path.name: path.read_bytes() for path in tmp_path.glob("index*")}
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
@@ -316,9 +311,7 @@ def test_an_old_snapshot_does_not_pass_for_one_of_a_restored_store_that_went_on(
     collection.close()
 
 
-def test_a_change_that_the_lists_could_not_follow_is_not_saved_as_if_they_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_that_missed_a_change_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collection = open_collection(tmp_path)
     put(collection, vectors(600))
     wait_for(lambda: collection.backend == INVERTED)
@@ -338,10 +331,8 @@ def missed(collection: Collection, vectors_ND: np.ndarray, *, first: int = 0) ->
     return [row for row, vector_D in enumerate(vectors_ND) if f"d{first + row}" not in found(collection, vector_D)]
 
 
-def test_a_snapshot_without_room_is_tried_again_after_as_many_changes_not_after_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.documents.vectors.maintenance.SAVED_ROWS", 40)
+def test_failed_snapshot_is_retried_after_as_many_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.documents.live_index.SAVED_ROWS", 40)
     collection = open_collection(tmp_path)
     put(collection, vectors(600))
     wait_for(lambda: collection.backend == INVERTED)
@@ -367,11 +358,11 @@ def test_of_very_many_equal_texts_few_vectors_are_read_at_a_time(
 ) -> None:
     put(collection, np.tile(vectors(1), (600, 1)))
     wait_for(lambda: collection.backend == INVERTED)
-    monkeypatch.setattr("service.documents.results.CHUNK_ROWS", 50)
+    monkeypatch.setattr("service.documents.search.CHUNK_ROWS", 50)
     read: list[int] = []
-    vectors_of = PassageReader.vectors_of_documents
+    vectors_of = Snapshot.vectors_of_documents
     monkeypatch.setattr(
-        PassageReader,
+        Snapshot,
         "vectors_of_documents",
         lambda passages, rows: read.append(len(rows)) or vectors_of(passages, rows),
     )

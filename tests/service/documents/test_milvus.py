@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from service.cli import main as cli
 from service.document_index import load_collection
-from service.documents.backend import DocumentIndex
+from service.documents.document import Document
+from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.filters import _sortable, searchable, to_expression
-from service.documents.store.store import Document
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
 from tests.service.documents.milvus_server import MilvusServer, milvus_server
+from tests.service.documents.oracle import search_one
 
 DIM = 4
 EAST = np.asarray([1, 0, 0, 0], np.float32)
@@ -54,7 +55,7 @@ def document(id_: str, text: str = "text", **metadata: Any) -> Document:
     return Document(id_, text, metadata)
 
 
-def test_two_replicas_of_the_service_see_each_others_changes_at_once(server: MilvusServer) -> None:
+def test_replicas_see_each_others_changes_at_once(server: MilvusServer) -> None:
     one, other = connect(server.url), connect(server.url)
     first = one.put([document("a", lang="de")], EAST[None])
     assert other.get("a").revision == first
@@ -68,7 +69,7 @@ def test_two_replicas_of_the_service_see_each_others_changes_at_once(server: Mil
     other.close()
 
 
-def test_the_revision_of_a_document_grows_even_where_a_replicas_clock_is_behind(
+def test_revision_grows_though_a_replicas_clock_is_behind(
     server: MilvusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, behind = connect(server.url, fingerprint="c" * 64), connect(server.url, fingerprint="c" * 64)
@@ -90,9 +91,7 @@ def test_the_revision_of_a_document_grows_even_where_a_replicas_clock_is_behind(
         (document("ü" * 1025), r"documents\[1\].id has .* 2048 bytes"),
     ],
 )
-def test_what_milvus_cannot_hold_is_refused_before_anything_is_written(
-    server: MilvusServer, refused: Document, message: str
-) -> None:
+def test_too_large_for_milvus_is_refused_before_writing(server: MilvusServer, refused: Document, message: str) -> None:
     index = connect(server.url, fingerprint="d" * 64)
     with pytest.raises(InvalidInput, match=message):
         index.put([document("fine"), refused], np.stack([EAST, EAST]))
@@ -107,12 +106,12 @@ def test_the_largest_text_and_id_are_kept(server: MilvusServer) -> None:
     index.close()
 
 
-def test_a_range_over_a_very_long_string_is_refused_with_both_numbers(server: MilvusServer) -> None:
+def test_range_over_a_long_string_is_refused(server: MilvusServer) -> None:
     index = connect(server.url, fingerprint="f" * 64)
     with pytest.raises(InvalidInput, match="'gte' compares with a string of 128 bytes; the limit is 127"):
-        index.search(EAST, top_k=1, filter_={"x": {"gte": "x" * 128}})
+        search_one(index, EAST, top_k=1, filter_={"x": {"gte": "x" * 128}})
     with pytest.raises(InvalidInput, match="top_k is 16385; the limit is 16384"):
-        index.search(EAST, top_k=16_385)
+        search_one(index, EAST, top_k=16_385)
     index.close()
 
 
@@ -144,7 +143,7 @@ def test_reading_makes_no_collection(server: MilvusServer) -> None:
             connect(server.url, fingerprint="2" * 64, read_only=True)
 
 
-def test_a_milvus_that_is_down_or_silent_at_start_is_one_sentence_in_time() -> None:
+def test_milvus_down_at_start_is_one_sentence() -> None:
     with (
         reserved_port() as port,
         pytest.raises(StartError, match=rf"Milvus at 127.0.0.1:{port} cannot be used .*CROSSLET_INDEX"),
@@ -159,7 +158,7 @@ def test_a_milvus_that_is_down_or_silent_at_start_is_one_sentence_in_time() -> N
         assert time.monotonic() - started_at < 3 * TIMEOUT_S
 
 
-def test_a_milvus_that_dies_is_503_in_time_while_texts_are_still_embedded(serve: Serve, tmp_path: Path) -> None:
+def test_dead_milvus_is_503_while_texts_are_embedded(serve: Serve, tmp_path: Path) -> None:
     with milvus_server(tmp_path / "milvus") as server:
         client = serve(index=server.url, index_timeout_s=TIMEOUT_S)
         documents = [{"id": "a/1", "text": "hallo", "metadata": {"lang": "de"}}]
@@ -189,21 +188,21 @@ def test_a_milvus_that_dies_is_503_in_time_while_texts_are_still_embedded(serve:
         assert client.post("/embed", json={"inputs": ["hallo"]}).status_code == 200
 
 
-def test_a_milvus_that_stood_still_or_started_again_is_used_again(tmp_path: Path) -> None:
+def test_restarted_or_stalled_milvus_is_used_again(tmp_path: Path) -> None:
     with milvus_server(tmp_path / "milvus") as server:
         index = connect(server.url, timeout_s=TIMEOUT_S)
         index.put([document("a")], EAST[None])
         server.process.send_signal(19)  # SIGSTOP: it holds its port, and answers nothing
         with pytest.raises(IndexUnavailable, match=f"did not answer within {TIMEOUT_S:g} s"):
-            index.search(EAST, top_k=1)
+            search_one(index, EAST, top_k=1)
         server.process.send_signal(18)  # SIGCONT
-        assert [match.document.id for match in index.search(EAST, top_k=1)] == ["a"]
+        assert [match.document.id for match in search_one(index, EAST, top_k=1)] == ["a"]
         server.kill()
         with pytest.raises(IndexUnavailable):
             index.get("a")
     with milvus_server(tmp_path / "milvus", server.port):
         connect(server.url).close()  # milvus-lite, unlike a server, forgets what was loaded
-        assert [match.document.id for match in index.search(EAST, top_k=1)] == ["a"]
+        assert [match.document.id for match in search_one(index, EAST, top_k=1)] == ["a"]
     index.close()
 
 
@@ -278,7 +277,7 @@ def test_numbers_sort_as_text_exactly_as_they_do_as_numbers(left: float, right: 
 
 
 @given(left=st.text(max_size=300), right=st.text(max_size=30))
-def test_long_strings_sort_against_short_ones_as_whole_strings_do(left: str, right: str) -> None:
+def test_long_strings_sort_like_whole_strings(left: str, right: str) -> None:
     assert (_sortable(left) < _sortable(right), _sortable(left) == _sortable(right)) == (
         left.encode() < right.encode(),
         left == right,
@@ -286,7 +285,7 @@ def test_long_strings_sort_against_short_ones_as_whole_strings_do(left: str, rig
 
 
 @given(key=st.text(), value=st.text() | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.none())
-def test_an_expression_quotes_digests_and_hexadecimal_digits_alone(key: str, value: Any) -> None:
+def test_expression_quotes_only_digests_and_hex_digits(key: str, value: Any) -> None:
     filter_ = {"not": {key or "k": {"in": [value]}}} if key not in {"and", "or", "not"} else {"x": value}
     quoted = re.findall(r'"([^"]*)"', to_expression(filter_).sure)
     assert quoted

@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.documents.best_passage import best_passage
 from service.documents.collection import Collection
+from service.documents.document import Document
 from service.documents.ingest import join_passages, parts_of, vectors_of
-from service.documents.query import Query
-from service.documents.results import Shown, scored
-from service.documents.store.document import Document
-from service.documents.store.passages import PassageReader
-from service.documents.store.store import DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.interface import Query, ResultOptions
+from service.documents.live_index import IndexMaintenance
+from service.documents.search import best_passage, exact_cosines
+from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import InvalidInput, StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
+from tests.service.documents.oracle import search_one
 from tests.service.documents.test_maintenance import INVERTED, wait_for
 
 DIM = 4
@@ -58,7 +57,7 @@ def put(collection: Collection, vectors: Mapping[str, Sequence[Vectors]], **meta
 
 
 def found(collection: Collection, vector_D: Vectors, top_k: int, **options: Any) -> list[tuple[str, float]]:
-    matches = collection.search(np.asarray(vector_D, np.float32), top_k=top_k, **options)
+    matches = search_one(collection, np.asarray(vector_D, np.float32), top_k=top_k, **options)
     return [(match.document.id, match.score) for match in matches]
 
 
@@ -79,7 +78,7 @@ CHANGES = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(changes=CHANGES, query_D=ROWS, top_k=st.integers(1, 9))
-def test_a_search_is_brute_force_over_each_documents_best_passage_after_any_changes(
+def test_search_equals_brute_force_over_best_passages(
     tmp_path_factory: pytest.TempPathFactory, changes: list[dict[str, list[Vectors]]], query_D: Vectors, top_k: int
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
@@ -111,33 +110,32 @@ def test_a_search_is_brute_force_over_each_documents_best_passage_after_any_chan
         assert file.passages() == sum(map(len, there.values()))
 
 
-def test_a_document_of_many_near_passages_does_not_hide_the_others(collection: Collection) -> None:
+def test_many_near_passages_do_not_hide_other_documents(collection: Collection) -> None:
     near, far = [0.6, 0.8, 0, 0], [0, 0.6, 0.8, 0]
     put(collection, {"long": [near] * 300, "b": [far], "c": [far, [0, 0, 1, 0]]})
     assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 3)] == ["long", "b", "c"]
     assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 9)] == ["long", "b", "c"]
 
 
-def test_the_search_for_the_best_passages_ends_with_the_requests_time(collection: Collection) -> None:
+def test_finding_passages_ends_with_the_deadline(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]]})
     queries = [Query(np.array([1, 0, 0, 0], np.float32))]
-    for shown in (Shown(filter_s=60), Shown(filter_s=0, passage=False)):
-        assert [match.document.id for match in collection.search_all(queries, top_k=1, shown=shown)[0]] == ["a"]
+    for shown in (ResultOptions(filter_s=60), ResultOptions(filter_s=0, passage=False)):
+        assert [match.document.id for match in collection.search_all(queries, top_k=1, options=shown)[0]] == ["a"]
     with pytest.raises(InvalidInput, match="finding the passages takes longer than 0 s"):
-        collection.search_all(queries, top_k=1, shown=Shown(filter_s=0))
+        collection.search_all(queries, top_k=1, options=ResultOptions(filter_s=0))
 
 
-def test_vectors_of_documents_in_passages_are_read_a_few_documents_at_a_time(
-    collection: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_of_passages_are_read_in_chunks(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collection, {f"d{number}": [[1, 0, 0, 0], [0, 1, 0, 0]] for number in range(9)})
-    monkeypatch.setattr("service.documents.results.CHUNK_SPLIT_ROWS", 2)
+    monkeypatch.setattr("service.documents.search.CHUNK_SPLIT_ROWS", 2)
     read: list[int] = []
-    vectors_of = PassageReader.vectors_of_documents
+    vectors_of = Snapshot.vectors_of_documents
     monkeypatch.setattr(
-        PassageReader, "vectors_of_documents", lambda one, rows: read.append(len(rows)) or vectors_of(one, rows)
+        Snapshot, "vectors_of_documents", lambda one, rows: read.append(len(rows)) or vectors_of(one, rows)
     )
-    rows, scores = scored(collection._store, range(1, 10), np.array([0, 1, 0, 0], np.float32))
+    with collection._store.snapshot() as snapshot:
+        rows, scores = exact_cosines(snapshot, range(1, 10), np.array([0, 1, 0, 0], np.float32))
     assert (len(rows), scores.tolist(), read) == (9, [1.0] * 9, [2, 2, 2, 2, 1])
 
 
@@ -169,19 +167,19 @@ def test_a_document_made_shorter_leaves_no_passage_behind(tmp_path: Path) -> Non
 
 def test_the_match_has_the_passage_that_is_nearest(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]], "b": [[0, 0, 1, 0]]})
-    first, second = collection.search(np.array([0, 1, 0, 0], np.float32), top_k=2)
+    first, second = search_one(collection, np.array([0, 1, 0, 0], np.float32), top_k=2)
     assert first.passage is not None
     assert (first.passage.start, first.passage.stop) == (10, 19)
     assert first.document.text[10:19] == first.passage.text
     assert second.passage is None  # in one piece
-    unasked = collection.search_all([Query(np.array([0, 1, 0, 0], np.float32))], top_k=1, shown=Shown(passage=False))
+    unasked = collection.search_all(
+        [Query(np.array([0, 1, 0, 0], np.float32))], top_k=1, options=ResultOptions(passage=False)
+    )
     assert unasked[0][0].passage is None
 
 
 @pytest.mark.parametrize(("words", "place"), [("beta", 1), ("gamma", 2), ("alpha delta", 0), ("none", 0)])
-def test_keywords_find_the_document_and_the_passage_that_has_them(
-    collection: Collection, words: str, place: int
-) -> None:
+def test_keywords_find_document_and_passage(collection: Collection, words: str, place: int) -> None:
     text = "alpha delta beta gamma delta"
     spans = ((0, 11), (12, 16), (17, 28))
     collection.put([Document("a", text, {}, spans)], np.eye(3, DIM, dtype=np.float32))
@@ -203,7 +201,7 @@ def test_words_outweigh_a_small_difference_of_cosines() -> None:
     assert best_passage(text, spans, vectors_PD, Query(query_D, "what is E4?")).start == 17
 
 
-def test_inverted_lists_rank_documents_by_their_best_passage_and_follow_changes(tmp_path: Path) -> None:
+def test_inverted_lists_rank_by_best_passage(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows_PD = generator.standard_normal((1500, DIM)).astype(np.float32)
     rows_PD /= np.linalg.norm(rows_PD, axis=1, keepdims=True)
@@ -258,12 +256,14 @@ def test_vectors_that_do_not_fit_the_passages_change_nothing(collection: Collect
 
 def test_a_store_of_whole_documents_looks_no_passage_up(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    assert store.chunks
     collection = Collection(store, IndexMaintenance(store, dim=DIM))
     put(collection, {"a": [[1, 0, 0, 0]], "b": [[0, 1, 0, 0]]})
-    assert not store.passages.has_own_numbers
+    assert collection.chunks
+    with store.snapshot() as snapshot:
+        assert not snapshot.has_own_numbers
     put(collection, {"a": [[1, 0, 0, 0]] * 2})
-    assert store.passages.has_own_numbers
+    with store.snapshot() as snapshot:
+        assert snapshot.has_own_numbers
     collection.close()
 
 
@@ -286,8 +286,9 @@ def test_truncated_documents_are_found_by_an_index(tmp_path: Path) -> None:
         ]
         transaction.upsert(documents, np.eye(3, DIM, dtype=np.float32))
         transaction.commit()
-    assert store.truncated().tolist() == [2]
     query = "SELECT row FROM documents WHERE collection = 1 AND is_truncated = 1 ORDER BY row"
-    plan = store._reader().execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+    with store.snapshot() as snapshot:
+        assert snapshot.truncated().tolist() == [2]
+        plan = snapshot._connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
     assert "USING COVERING INDEX documents_truncated" in str(plan)
     store.close()

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.blending import KEYWORD_WEIGHT
+from service.documents import search
 from service.documents.collection import Collection
-from service.documents.keywords import fusion
-from service.documents.keywords.fusion import WEIGHT
-from service.documents.query import Query
-from service.documents.results import Match, Shown
-from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.document import Document
+from service.documents.interface import Match, Query, ResultOptions
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from tests.service.documents.oracle import keyword_scores
 
 DIM = 4
@@ -80,7 +80,7 @@ def test_hybrid_and_its_parts_are_brute_force(
     chosen = [id_ for number, id_ in enumerate(named) if wanted in (None, number % 2)]
     keywords = dict(zip(named, keyword_scores(words, [text for text, _ in documents]), strict=True))
     cosines = {id_: float(named[id_][1] @ vector_D) for id_ in chosen}
-    sums = {id_: cosines[id_] + WEIGHT * keywords[id_] * (1 - cosines[id_]) for id_ in chosen}
+    sums = {id_: cosines[id_] + KEYWORD_WEIGHT * keywords[id_] * (1 - cosines[id_]) for id_ in chosen}
     dense, by_words = order(cosines), order({id_: keywords[id_] for id_ in chosen if keywords[id_] > 0})
     hybrid: FOUND = [
         (id_, sums[id_], dense.index(id_) + 1, rank_in(by_words, id_, len(by_words))) for id_ in order(rounded(sums))
@@ -122,13 +122,13 @@ def test_the_document_that_names_the_code_is_first_and_says_why(collection: Coll
     assert [one[0] for one in dense] == ["blender", "oven"]
     (first, score, *ranks), (second, *_) = hybrid
     assert (first, second, ranks) == ("oven", "blender", [2, 1])
-    assert 0.6 < score < 0.5 + WEIGHT * 0.5
+    assert 0.6 < score < 0.5 + KEYWORD_WEIGHT * 0.5
 
 
 def test_no_word_in_common_leaves_cosines_as_they_are(collection: Collection) -> None:
     put(collection, {"a": ("eins", CORNERS[0]), "b": ("zwei", np.full(DIM, 0.5, np.float32))})
-    shown = Shown(min_score=0.4)
-    assert summary(collection.search_all([Query(CORNERS[0], "one two")], top_k=5, shown=shown)[0]) == [
+    shown = ResultOptions(min_score=0.4)
+    assert summary(collection.search_all([Query(CORNERS[0], "one two")], top_k=5, options=shown)[0]) == [
         ("a", 1.0, 1, None),
         ("b", 0.5, 2, None),
     ]
@@ -137,7 +137,7 @@ def test_no_word_in_common_leaves_cosines_as_they_are(collection: Collection) ->
 def test_a_word_brings_in_a_document_that_vectors_would_not_find(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fusion, "DEPTH", 2)
+    monkeypatch.setattr(search, "DEPTH", 2)
     near = {f"near{number}": ("nothing", np.asarray([0.8, 0.6, 0, 0], np.float32)) for number in range(9)}
     put(collection, near | {"far": ("kettle", np.asarray([0.7, 0.7141428, 0, 0], np.float32))})
     (match,) = collection.search_all([Query(CORNERS[0], "kettle")], top_k=1)[0]
@@ -151,5 +151,7 @@ def test_each_page_is_the_next_part_of_the_same_order(collection: Collection) ->
     put(collection, {str(number): (f"word{number % 7} kettle", row_D) for number, row_D in enumerate(rows_ND)})
     query = Query(CORNERS[0], "word3")
     whole: list[Any] = [one.document.id for one in collection.search_all([query], top_k=60)[0]]
-    pages = [collection.search_all([query], top_k=end, shown=Shown(offset=end - 20))[0] for end in (20, 40, 60)]
+    pages = [
+        collection.search_all([query], top_k=end, options=ResultOptions(offset=end - 20))[0] for end in (20, 40, 60)
+    ]
     assert [one.document.id for page in pages for one in page] == whole

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from service.documents.collection import Collection
-from service.documents.store.locking import connect
+from service.documents.document import Document
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.connections import connect
 from service.documents.store.schema_check import LARGEST_NUMBER, LARGEST_RESTORED
-from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from service.errors import StartError, StoreError
 from service.offline.backup import restore, write_backup
 

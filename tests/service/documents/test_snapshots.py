@@ -86,13 +86,13 @@ def test_a_snapshot_of_another_model_is_put_aside(tmp_path: Path, known: list[st
     assert orjson.loads((tmp_path / "index.json.quarantined").read_bytes())["snapshot"]["fingerprint"] == "aa"
 
 
-def test_a_snapshot_that_the_store_does_not_remember_is_put_aside(tmp_path: Path, known: list[str]) -> None:
+def test_snapshot_unknown_to_the_store_is_quarantined(tmp_path: Path, known: list[str]) -> None:
     write(tmp_path, known)
     assert folder(tmp_path).find(known=["of another time"]) is None
     assert folder(tmp_path).find(known=known) is None
 
 
-def test_the_one_before_is_found_where_the_pointer_was_not_replaced(tmp_path: Path, known: list[str]) -> None:
+def test_previous_snapshot_counts_if_pointer_was_not_replaced(tmp_path: Path, known: list[str]) -> None:
     write(tmp_path, known)
 
     def cut_off(id_: str) -> None:

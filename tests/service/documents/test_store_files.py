@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from service.documents import collection as module
+from service.documents import search
 from service.documents.collection import Collection
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document
+from service.documents.store.store import DocumentStore
 from service.errors import Damaged, NotReady, StoreError, StoreInUse
 from service.offline.backup import restore, write_backup
 from service.offline.store_file import open_store_file
 from tests.service.conftest import Serve, bearer
+from tests.service.documents.oracle import search_one
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, open_collection, put, vectors, wait_for
 
 STORE = "documents.sqlite3"
@@ -245,13 +247,13 @@ def test_a_backup_takes_the_place_of_links_in_a_loop(tmp_path: Path) -> None:
 def test_a_search_beside_another_writer_ends(
     running: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST_CHANGE_S", 0.2)
+    monkeypatch.setattr(search, "LONGEST_CHANGE_S", 0.2)
     command = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
     command += "c.execute('UPDATE collections SET revision = revision + 1'); c.commit()"
     subprocess.run([sys.executable, "-c", command, str(tmp_path / "data" / STORE)], check=True)
     before = time.monotonic()
     with pytest.raises(NotReady, match="another process changes the store"):
-        running.search(vectors(1)[0], top_k=1)
+        search_one(running, vectors(1)[0], top_k=1)
     assert time.monotonic() - before < 10
 
 

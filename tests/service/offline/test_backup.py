@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from service.documents.collection import Collection
+from service.documents.document import Document
+from service.documents.live_index import IndexMaintenance
 from service.documents.store import backup as pages
-from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from service.errors import StartError, StorageFull, StoreError
 from service.offline import backup as module
 from service.offline.backup import restore, write_backup

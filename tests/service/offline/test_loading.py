@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pytest
 
+from service.documents.document import Document, StoredDocument, Vectors
 from service.documents.ingest import Report
-from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
-from service.documents.store.store import Document, StoredDocument
 from service.errors import InferenceFailed, InvalidInput, StorageFull
 from service.model.encoder import Encoded
 from service.offline import loading

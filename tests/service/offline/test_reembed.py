@@ -6,15 +6,17 @@ import pytest
 
 from service.document_index import NEXT
 from service.documents.collection import Collection
-from service.documents.collections import IndexOptions, StoredCollections
-from service.documents.query import Query
-from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
+from service.documents.document import Document
+from service.documents.interface import Query
+from service.documents.live_index import IndexMaintenance
+from service.documents.store.store import DocumentStore
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StoreError, StoreInUse
 from service.offline.embedding import Embedded, EmbeddedStream, Engine
 from service.offline.reembed import Reembedding
 from service.offline.store_file import open_store_file
+from tests.service.documents.oracle import search_one
 
 OLD_DIM, NEW_DIM = 4, 6
 
@@ -66,9 +68,9 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="vectors of model new"):
         open_collection(tmp_path, "old", OLD_DIM)
     made = open_collection(tmp_path, "new", NEW_DIM)
-    assert [one.document.id for one in made.search(vector_of("gato", NEW_DIM), top_k=1)] == ["b"]
+    assert [one.document.id for one in search_one(made, vector_of("gato", NEW_DIM), top_k=1)] == ["b"]
     assert [document.id for document in made.page(after_row=0, limit=9, max_chars=99).documents] == ["a", "b", "c"]
-    assert made.search(vector_of("Hund", NEW_DIM), top_k=3, filter_={"of": "c"})[0].document.text == "köpek"
+    assert search_one(made, vector_of("Hund", NEW_DIM), top_k=3, filter_={"of": "c"})[0].document.text == "köpek"
     assert [one.document.id for one in made.search_all([Query(words="GATO")], top_k=9)[0]] == ["b"]
     assert made.put([Document("d", "x", {})], vector_of("x", NEW_DIM)[None]) > revision
     made.close()
@@ -91,12 +93,12 @@ def test_the_service_goes_on_with_the_old_store_until_the_end(tmp_path: Path) ->
         work.take_over(engine(seen))
     assert work.is_ready
     assert (tmp_path / NEXT).exists()
-    assert [one.document.id for one in collection.search(vector_of("gato", OLD_DIM), top_k=1)] == ["b"]
+    assert [one.document.id for one in search_one(collection, vector_of("gato", OLD_DIM), top_k=1)] == ["b"]
     collection.close()
     work.take_over(engine(seen))
     assert seen == ["Hund", "chat", "köpek", "gato", "pes"]  # only what changed, again
     made = open_collection(tmp_path, "new", NEW_DIM)
-    found = {one.document.id: one.document.text for one in made.search(vector_of("x", NEW_DIM), top_k=9)}
+    found = {one.document.id: one.document.text for one in search_one(made, vector_of("x", NEW_DIM), top_k=9)}
     assert found == {"a": "Hund", "b": "gato", "d": "pes"}
     made.close()
 
@@ -192,7 +194,12 @@ def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> N
     unchanged.close()
     work.take_over(engine([]))
     made = open_collection(tmp_path, "new", NEW_DIM)
-    assert {one.document.text for one in made.search(vector_of("x", NEW_DIM), top_k=9)} == {"Hund", "chat", "köpek"}
+    hits = search_one(made, vector_of("x", NEW_DIM), top_k=9)
+    assert {hit.document.text for hit in hits} == {
+        "Hund",
+        "chat",
+        "köpek",
+    }
     made.close()
 
 
@@ -243,7 +250,7 @@ def test_stored_documents_need_not_pass_todays_checks(tmp_path: Path) -> None:
 def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="old", dim=OLD_DIM)
     options = IndexOptions(tmp_path, "old", OLD_DIM, exact_documents=100)
-    collections = StoredCollections(store, options, max_collections=9)
+    collections = Collections(EmbeddedCollections(store, options, max_collections=9))
     for name, text in (("default", "Hund"), ("gone", "chat"), ("shop", "gato")):
         collections.put(name, [Document("a", text, {})], vector_of(text, OLD_DIM)[None])
     seen: list[str] = []
@@ -260,5 +267,6 @@ def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> N
     made = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="new", dim=NEW_DIM)
     assert [(one.name, one.documents) for one in made.catalog.listed()] == [("default", 1), ("shop", 2)]
     shop = made.of(made.catalog.listed()[1].number)
-    assert shop.with_keywords("pes").rows.tolist() == shop.rows_of(["b"])
+    with shop.snapshot() as snapshot:
+        assert snapshot.with_keywords("pes").rows.tolist() == snapshot.rows_of(["b"])
     made.close()

@@ -19,8 +19,8 @@ from fastapi.testclient import TestClient
 from service.api.app import create_app
 from service.api.routes import backup
 from service.api.routes.backup import COPY, Backups, Copy
+from service.documents.document import Document
 from service.documents.store.backup import back_up
-from service.documents.store.store import Document
 from service.errors import Overloaded
 from service.offline.backup import restore
 from service.offline.repair import verify

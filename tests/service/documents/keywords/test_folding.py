@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import normalizers
 
-from service.documents.keywords import folding
-from service.documents.keywords.folding import ENCLOSING, cut_marks, fold
+from service.documents.keywords import terms
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
-from service.documents.keywords.terms import document_terms
+from service.documents.keywords.terms import ENCLOSING, cut_marks, document_terms, fold
 from service.invisible import INVISIBLE
 from training.vocabulary.tokenizer import dropping_invisible
 
@@ -183,7 +182,7 @@ def test_nothing_is_dropped_that_parts_two_runs_of_marks() -> None:
     removed = re.compile(f"[{INVISIBLE}{ENCLOSING}]")
     kept = [char for char in ALL if not removed.match(char) and unicodedata.category(char) != "Cn"]
     assert [char for char in kept if removed.search(unicodedata.normalize("NFKD", char))] == []
-    assert [char for char in kept if folding._DROPPED.match(char) and not unicodedata.combining(char)] == []
+    assert [char for char in kept if terms._DROPPED.match(char) and not unicodedata.combining(char)] == []
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.documents.document import Document
 from service.documents.filters import to_condition
 from service.documents.keywords import index as keywords_module
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.schema import DEFAULT
-from service.documents.store.store import Document, DocumentStore
+from service.documents.store.store import DocumentStore
 from service.errors import StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
@@ -77,8 +78,9 @@ def delete(store: DocumentStore, ids: Sequence[str]) -> None:
 
 
 def found(store: DocumentStore, query: str) -> dict[str, float]:
-    hits = store.with_keywords(query)
-    ids = store.ids_of(hits.rows.tolist())
+    with store.snapshot() as snapshot:
+        hits = snapshot.with_keywords(query)
+        ids = snapshot.ids_of(hits.rows.tolist())
     return {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
 
 
@@ -107,8 +109,9 @@ def test_scores_are_bm25_by_brute_force_and_filters_only_select(
         for number, text in enumerate(texts):
             put(store, {str(number): text}, {"n": number % 3})
         condition = None if wanted is None else to_condition({"n": wanted})
-        hits = store.with_keywords(query, condition)
-        ids = store.ids_of(hits.rows.tolist())
+        with store.snapshot() as snapshot:
+            hits = snapshot.with_keywords(query, condition)
+            ids = snapshot.ids_of(hits.rows.tolist())
         scores = {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
     finally:
         store.close()
@@ -127,7 +130,7 @@ CHANGES = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(changes=CHANGES)
-def test_keywords_follow_every_change_of_any_text_and_no_change_that_failed(
+def test_keywords_follow_every_change_but_failed_ones(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
@@ -165,7 +168,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from service.documents.store.store import Document, DocumentStore
+from service.documents.document import Document
+from service.documents.store.store import DocumentStore
 store = DocumentStore(Path(sys.argv[1]), fingerprint="aa", dim=4)
 for number in range(10**9):
     with store.transaction() as transaction:
@@ -201,7 +205,7 @@ def delete_all(folder: Path) -> None:
         file.unlink()
 
 
-def test_a_damaged_text_that_is_replaced_leaves_no_keyword_behind(tmp_path: Path) -> None:
+def test_replaced_damaged_text_leaves_no_keyword(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, {"a": "a red kettle", "b": "a blue kettle"})
     store._writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")  # as a flipped bit does
@@ -212,7 +216,7 @@ def test_a_damaged_text_that_is_replaced_leaves_no_keyword_behind(tmp_path: Path
     assert faults(tmp_path) == []
 
 
-def test_verify_says_that_keywords_differ_and_remaking_them_helps(tmp_path: Path, store: DocumentStore) -> None:
+def test_verify_finds_differing_keywords_and_rebuilding_helps(tmp_path: Path, store: DocumentStore) -> None:
     put(store, {"a": "a red kettle", "b": "a blue kettle"})
     KeywordIndex(store._writer, DEFAULT).add(1, "a word more")
     assert faults(tmp_path) == ["the keywords are not those of the texts (`crosslet index repair` makes them anew)"]
@@ -306,9 +310,7 @@ def test_what_looks_alike_is_not_found(store: DocumentStore, query: str, wanted:
     assert set(found(store, query)) == wanted
 
 
-def test_the_commonest_terms_are_left_out_where_they_are_in_too_many_documents(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, {str(number): f"common {number}" for number in range(9)})
     monkeypatch.setattr(keywords_module, "MAX_POSTINGS", 5)
     assert set(found(store, "common 7")) == {"7"}

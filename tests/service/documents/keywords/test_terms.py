@@ -151,7 +151,7 @@ def test_a_lone_character_is_the_beginning_of_a_term() -> None:
 
 
 @given(st.text(st.characters(), max_size=60) | TEXTS)
-def test_every_text_has_terms_that_one_space_separates_and_finds_itself(text: str) -> None:
+def test_every_text_finds_itself_by_its_terms(text: str) -> None:
     terms = document_terms(text)
     for term in terms:
         assert 0 < len(term) <= MAX_TERM_CHARS

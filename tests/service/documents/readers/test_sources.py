@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.documents.document import Document
 from service.documents.ingest import is_same
 from service.documents.readers import jsonl
 from service.documents.readers.csv_table import column_types, read_csv
 from service.documents.readers.jsonl import read_jsonl
 from service.documents.readers.records import Record
 from service.documents.readers.sources import format_of, open_source
-from service.documents.store.store import Document
 from service.errors import InvalidInput, StartError
 from service.offline.loading import to_document
 from tests.service.offline.files import DOCUMENTS, records_of, write_jsonl

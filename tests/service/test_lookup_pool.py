@@ -3,11 +3,11 @@ import threading
 
 import pytest
 
-from service.documents.lookup_pool import LookupPool
 from service.errors import Overloaded
+from service.runtime import LookupPool
 
 
-def test_the_line_is_bounded_and_who_leaves_it_is_never_looked_up() -> None:
+def test_queue_is_bounded_and_cancelled_look_ups_never_run() -> None:
     async def scenario() -> None:
         readers = LookupPool(1, max_waiting=2)
         begun, released = threading.Event(), threading.Event()

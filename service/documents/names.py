@@ -1,8 +1,11 @@
-"""What collections may be called. Imports nothing slow: the command line needs it before it knows its command."""
+"""The names of collections and of the ways to search. Imports nothing slow: settings and commands need it first."""
 
 import re
+from typing import Literal
 
 from service.errors import InvalidInput
+
+Mode = Literal["dense", "keywords", "hybrid"]  # of a search
 
 DEFAULT_NAME = "default"  # of the collection that is always there
 LONGEST_NAME = 64
@@ -19,5 +22,5 @@ def check_name(name: str) -> None:
 
 
 def where(name: str) -> str:
-    """What a message about a document begins with: ids are a collection's own. Nothing for the default one."""
+    """Return how a message about a document begins: each collection has ids of its own. Empty for the default one."""
     return "" if name == DEFAULT_NAME else f"collection {name}: "

@@ -1,4 +1,4 @@
-"""The interface between the service and its document index, used by routes, metrics and commands.
+"""The interface between the service and its document index: what is asked, what is answered, and the one Protocol.
 
 `Collection` keeps documents in this process (SQLite and FAISS), `MilvusIndex` on a Milvus server.
 
@@ -6,16 +6,80 @@ P passages, D dims
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from service.documents.protocol import Vectors
-from service.documents.query import Query
-from service.documents.results import EVERYTHING, Match, Shown
-from service.documents.store.facets import Facet
-from service.documents.store.store import Document, Page, StoredDocument
-from service.errors import InvalidInput
+from service.documents.document import Document, Page, StoredDocument, Vectors
+from service.documents.filters import Facet
 
 MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query: by its vector, by its words, or by both.
+
+    vector_D: of norm 1; None: words alone.  words: the query's text; None: the vector alone.
+    without: id of a document to leave out, which the vector is of.
+    """
+
+    vector_D: Vectors | None = None
+    words: str | None = None
+    without: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a document's text. start, stop: its place there, in characters (Unicode code points)."""
+
+    text: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """A document found by a search.
+
+    score: the cosine with the query; with keywords as well, `hybrid_score`; by keywords alone, see `KeywordHits`.
+    dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
+    passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
+    vector_D: of norm 1, if wanted.
+    """
+
+    score: float
+    document: StoredDocument
+    dense_rank: int | None = None
+    keywords_rank: int | None = None
+    passage: Passage | None = None
+    vector_D: Vectors | None = None
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """What to return of the `top_k` nearest documents; nothing else is read.
+
+    offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
+    text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
+    max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
+    way_out: what a message then advises.
+    filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
+    """
+
+    offset: int = 0
+    min_score: float | None = None
+    text: bool = True
+    metadata: bool = True
+    passage: bool = True
+    vector: bool = False
+    max_chars: int | None = None
+    way_out: str = (
+        "send fewer queries, a smaller top_k, or leave text and vector out of include and ask for documents by id"
+    )
+    filter_s: float | None = None
+
+
+EVERYTHING = ResultOptions()
 
 
 class DocumentIndex(Protocol):
@@ -111,24 +175,19 @@ class DocumentIndex(Protocol):
         Raises: InvalidInput: the documents are where values cannot be counted.
         """
 
-    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
-
-        Raises: InvalidInput: the filter is malformed.
-        """
-        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
-
     def search_all(
         self,
         queries: Sequence[Query],
         *,
         top_k: int,
         filter_: Mapping[str, object] | None = None,
-        shown: Shown = EVERYTHING,
+        options: ResultOptions = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a query; gives what is wanted of the documents that they find.
+        """Return for each query the `top_k` best documents that match the filter: by score, ties by id.
 
-        Raises: InvalidInput: what keeps the documents has no keywords, and a query has words.
+        Raises: InvalidInput: the filter is malformed or takes too long, the results have too many characters, or a
+                query has words where no keywords are kept.
+                NotReady: another process changes the store.
         """
 
     def is_chunked(self, wanted: bool | None) -> bool:
@@ -136,13 +195,6 @@ class DocumentIndex(Protocol):
 
         Raises: InvalidInput: it is wanted, and they cannot be.
         """
-        chunks = self.chunks
-        if wanted and chunks is None:
-            raise InvalidInput(
-                "long documents are split into passages beside embedded documents only; where Milvus keeps them "
-                "(CROSSLET_INDEX), leave chunk out"
-            )
-        return bool(chunks if wanted is None else wanted)
 
     def close(self) -> None:
         """Close files and connections."""
