@@ -151,7 +151,7 @@ class Search:
             hits = _of_one_kind(dense or [], by_keywords=False)[: self._top_k]
         else:
             by_words = snapshot.with_keywords(query.words, self._condition)
-            hits = _with_keywords(snapshot, dense, by_words, query.vector_D, self._top_k)
+            hits = _fuse(snapshot, dense, by_words, query.vector_D, self._top_k)
         return self._read(snapshot, page_of(hits, self._options, score=lambda hit: hit.score), query)
 
     def _read(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> list[Match]:
@@ -288,7 +288,7 @@ def exact_cosines(snapshot: Snapshot, rows: Iterable[int], vector_D: Vectors) ->
     return np.concatenate(known), np.concatenate(cosines)
 
 
-def _with_keywords(
+def _fuse(
     snapshot: Snapshot, dense: Ranked | None, by_words: KeywordHits, vector_D: Vectors | None, top_k: int
 ) -> list[Hit]:
     """Return the `top_k` best of what vectors and keywords found, best first, ties by id. dense: None: no vector."""

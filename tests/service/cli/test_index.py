@@ -372,7 +372,7 @@ def test_start_adopts_reembedded_store(crosslet: Crosslet, tmp_path: Path, tiny_
     error = crosslet("index", "re-embed", "--model", other)[1]
     assert f"are ready. The service goes on with the old ones; start it anew with CROSSLET_MODEL={other}" in error
     serving.put([Document("late", "hallo", {})], old.encode("hallo").vector[None])
-    assert len(serving.search(old.encode("hallo").vector, top_k=99)) == 13
+    assert len(search_one(serving, old.encode("hallo").vector, top_k=99)) == 13
     serving.close()
     take_over_ready(old, Settings())  # the old model goes on
     load_collection(Settings(), old.manifest).close()
