@@ -17,7 +17,7 @@ from tests.parallel_text import write_data_folder
 from tests.ports import reserved_port
 from tests.skeleton.project import ROOT
 from tests.system_calls import Observed, environment, observe, observed, traced
-from tests.training.evaluation.test_dev import write_sets
+from tests.training.evaluation.test_encoders import write_sets
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -55,7 +55,7 @@ def served(folder: Path) -> dict[str, float]:
     return score_bitext(*(model.encode(list(side)) for side in zip(*TEST, strict=True)))
 
 
-def test_pairs_make_an_artifact_find_more_translations_and_it_is_stored_as_before(
+def test_artifact_finds_more_translations_in_the_same_form(
     artifact: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, test = tmp_path / "out", write_pairs(tmp_path / "test.tsv", TEST)
@@ -83,9 +83,7 @@ def test_pairs_make_an_artifact_find_more_translations_and_it_is_stored_as_befor
     assert list(dict.fromkeys(bars)) == ["scores before", "labels", "adapt", "scores after"]
 
 
-def test_a_checkpoint_stays_a_checkpoint_and_frozen_parts_stay_as_they_were(
-    checkpoint: Path, pairs: Path, tmp_path: Path
-) -> None:
+def test_checkpoint_stays_one_and_frozen_parts_stay(checkpoint: Path, pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main([str(checkpoint), "--pairs", str(pairs), "--out", str(out), "--unfreeze", "words", *QUICK]) == 0
     before, after = (load_sentence_encoder(folder).state_dict() for folder in (checkpoint, out / "model"))
@@ -96,7 +94,7 @@ def test_a_checkpoint_stays_a_checkpoint_and_frozen_parts_stay_as_they_were(
     assert record["name"] == "tiny-student-en-de"
 
 
-def test_a_model_that_gains_nothing_is_refused_and_leaves_its_report_alone(
+def test_model_without_gain_is_refused_and_leaves_its_report(
     checkpoint: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [str(checkpoint), "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--epochs", "1"]
@@ -105,7 +103,7 @@ def test_a_model_that_gains_nothing_is_refused_and_leaves_its_report_alone(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.md", "figures"}
 
 
-def test_what_cannot_be_done_is_one_sentence_and_nothing_is_written(
+def test_refusal_is_one_sentence_and_writes_nothing(
     checkpoint: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few, leaked = write_pairs(tmp_path / "en-fr.tsv", PAIRS[:10]), write_pairs(tmp_path / "t.tsv", PAIRS[150:250])

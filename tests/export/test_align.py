@@ -37,7 +37,7 @@ def pairs(tmp_path: Path) -> Path:
     return write_pairs(tmp_path / "en-de.tsv", PAIRS[:200])
 
 
-def test_pairs_and_an_artifact_become_an_artifact_that_serves_what_the_report_says(
+def test_aligned_artifact_serves_what_the_report_says(
     artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, test = tmp_path / "out", write_pairs(tmp_path / "test.tsv", PAIRS[200:])
@@ -103,7 +103,7 @@ def test_a_head_that_harms_a_language_is_refused_unless_forced(
     assert losses_of(probe["before"], probe["after"])
 
 
-def test_what_cannot_be_done_is_one_sentence_and_nothing_is_written(
+def test_refusal_is_one_sentence_and_writes_nothing(
     artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few, leaked = write_pairs(tmp_path / "en-fr.tsv", PAIRS[:10]), write_pairs(tmp_path / "t.tsv", PAIRS[150:250])

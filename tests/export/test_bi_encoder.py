@@ -44,7 +44,7 @@ def test_the_reference_cuts_where_the_record_says(copy: Path) -> None:
     assert read_checkpoint(copy).model.max_seq_length == 7
 
 
-def test_a_checkpoint_without_a_record_needs_a_name_and_languages() -> None:
+def test_checkpoint_without_record_needs_name_and_languages() -> None:
     with pytest.raises(BadRequest, match=r"has no crosslet.json: give --name and --languages"):
         read_checkpoint(MINILM, name="minilm")
     assert read_checkpoint(MINILM, name="minilm", languages=("en",)).record.max_length == 256

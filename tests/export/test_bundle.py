@@ -78,7 +78,7 @@ def test_force_never_replaces_what_is_no_artifact(bundle: Bundle, tmp_path: Path
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_unwritable_out_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadRequest, match=r"file is no folder that can be written to; choose another --out"):
         check_target(tmp_path / "file" / "deep" / "model", force=False)

@@ -64,7 +64,7 @@ def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
     assert abs((sizes["8"] - sizes["4"]) - saved) < 1_000
 
 
-def test_padding_is_computed_where_that_is_asked_and_the_vectors_are_the_same(tmp_path: Path) -> None:
+def test_computed_padding_gives_the_same_vectors(tmp_path: Path) -> None:
     save_student(tmp_path / "checkpoint")
     write_record(tmp_path / "checkpoint")
     operators, vectors = {}, {}
@@ -100,9 +100,7 @@ def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path)
     assert "padded to a multiple of four" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
 
 
-def test_where_fixed_steps_do_not_pass_the_gate_they_are_found_in_each_pass(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_are_dynamic_where_fixed_ones_fail_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_student(tmp_path / "checkpoint", layers=2, recurrences=2)
     write_record(tmp_path / "checkpoint", calibration_texts=["."])  # nothing like the texts of the gate
     base = ["--checkpoint", str(tmp_path / "checkpoint"), "--max-sts-drop", "20"]

@@ -115,7 +115,7 @@ def test_sts_is_spearman_of_the_cosines() -> None:
     assert found.mean_cosine_to_fp32 == pytest.approx(1 - paired_cosine_distances(fp32, int8).mean(), abs=1e-6)
 
 
-def test_acc1_is_of_the_questions_and_the_correlation_of_all_pairs() -> None:
+def test_acc1_is_of_questions_and_correlation_of_all_pairs() -> None:
     assert pairs_of(QUESTIONS) == [("a", "p"), ("a", "q"), ("a", "r"), ("b", "r"), ("b", "p")]
     fp32 = np.array([0.1, 0.9, 0.2, 0.8, 0.3, 0.5], np.float32)  # the last is of no question
     int8 = np.array([0.1, 0.7, 0.75, 0.8, 0.3, 0.5], np.float32)  # the first question's best is another

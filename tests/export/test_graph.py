@@ -32,7 +32,7 @@ def test_the_graph_gives_what_sentence_transformers_gives(pooling: str) -> None:
     np.testing.assert_allclose(run(build_graph(model), model), expected, atol=2e-6)
 
 
-def test_vectors_have_norm_one_even_where_the_checkpoint_does_not_normalise() -> None:
+def test_vectors_have_norm_one_for_any_checkpoint() -> None:
     model = joined(Pooling(384, "mean"))
     expected = model.encode(TEXTS, show_progress_bar=False, normalize_embeddings=True)
     np.testing.assert_allclose(run(build_graph(model), model), expected, atol=2e-6)

@@ -67,7 +67,7 @@ def test_what_is_served_went_through_the_head(
     assert not np.allclose(found, before, atol=0.05)
 
 
-def test_the_copy_keeps_the_contract_with_a_fingerprint_of_its_own(artifact: Path, tmp_path: Path) -> None:
+def test_copy_keeps_the_contract_with_its_own_fingerprint(artifact: Path, tmp_path: Path) -> None:
     write_manifest(artifact, evaluation={"stsb_test": {"en-de": 61.25}})
     add_space(artifact, "other", np.ones((4, DIM + 1)))
     before = load_manifest(artifact)

@@ -21,7 +21,7 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
         read_sts(path)
 
 
-def test_a_score_that_is_no_number_is_named_and_a_line_ends_at_a_line_feed_only(tmp_path: Path) -> None:
+def test_score_that_is_no_number_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("5.0\ta\u2028b\tc\r\nnan\td\te\n", encoding="utf-8", newline="")
     with pytest.raises(BadRequest, match=r"pairs.tsv:2 has the score nan, which is not a finite number"):

@@ -25,7 +25,7 @@ def test_fp32_vectors_are_those_of_sentence_transformers(student: Path, student_
     assert reference_cosines(student_artifact, student).min() >= 0.99999
 
 
-def test_int8_vectors_are_close_to_those_of_sentence_transformers(minilm_artifact: Path) -> None:
+def test_int8_vectors_are_close_to_sentence_transformers(minilm_artifact: Path) -> None:
     assert reference_cosines(minilm_artifact, MINILM).mean() >= 0.99
 
 

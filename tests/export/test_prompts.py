@@ -100,7 +100,7 @@ def test_the_parity_pack_has_the_vectors_of_encode(artifact: Path, oracle: Sente
         ({"input_type": "clustering"}, "clustering"),
     ],
 )
-def test_the_service_gives_the_vectors_of_encode_with_that_prompt(
+def test_service_gives_the_vectors_of_encode_with_a_prompt(
     client: TestClient, oracle: SentenceTransformer, options: dict[str, object], name: str
 ) -> None:
     expected = unit(oracle.encode(TEXTS, prompt_name=name))
@@ -145,9 +145,7 @@ def test_info_names_the_prompts_and_dims(client: TestClient) -> None:
     assert info["dim"] == KEPT
 
 
-def test_fewer_dimensions_are_those_of_encode_and_more_are_refused(
-    client: TestClient, oracle: SentenceTransformer
-) -> None:
+def test_fewer_dimensions_are_those_of_encode_more_are_refused(client: TestClient, oracle: SentenceTransformer) -> None:
     answer = client.post("/embed", json={"inputs": TEXTS, "dimensions": 8}).json()
     np.testing.assert_allclose(answer, unit(oracle.encode(TEXTS, truncate_dim=8)), atol=1e-5)
     refused = client.post("/embed", json={"inputs": TEXTS, "dimensions": DIM})
@@ -162,7 +160,7 @@ def test_fewer_dimensions_are_those_of_encode_and_more_are_refused(
         ({"input_type": "query", "prompt_name": "query"}, "prompt_name and input_type are both set; send one of them"),
     ],
 )
-def test_a_prompt_that_is_not_there_is_refused_with_those_that_are(
+def test_unknown_prompt_is_refused_with_the_known_ones(
     client: TestClient, options: dict[str, str], message: str
 ) -> None:
     for route, body in {"/embed": {"inputs": "a"}, "/": {"inputs": "a"}, "/search": {"query": "a"}}.items():
@@ -218,7 +216,7 @@ def test_int8_is_calibrated_and_gated_with_the_prompts(prompted: Path, tmp_path:
     assert manifest.evaluation["export"]["parity_texts"] == 4 + 3  # each text, and each prompt but the default's
 
 
-def test_texts_for_calibration_have_the_prompts_in_turn_and_the_gate_has_each_once() -> None:
+def test_calibration_has_prompts_in_turn_and_the_gate_each_once() -> None:
     prompts = Prompts({"query": "q: ", "document": "", "web": "q: ", "sts": "s: "}, None)
     assert prompts.in_turn(["a", "b", "c", "d"]) == ["a", "q: b", "s: c", "d"]
     asked = prompts.over(["a", "b"])

@@ -26,7 +26,7 @@ def vectors(artifact: Path) -> npt.NDArray[np.float64]:
     return np.array(load_parity(artifact, load_manifest(artifact)).embeddings)
 
 
-def test_an_fp32_student_is_restored_with_its_recurrences_unrolled(student_artifact: Path, tmp_path: Path) -> None:
+def test_fp32_student_is_restored_with_unrolled_recurrences(student_artifact: Path, tmp_path: Path) -> None:
     assert main([str(student_artifact), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert restored[0].auto_model.config.num_hidden_layers == 2

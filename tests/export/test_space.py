@@ -43,7 +43,7 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_map_is_the_ridge_regression_of_both_sides_on_the_other_models_vectors(
+def test_map_is_ridge_regression_of_both_sides_on_the_labels(
     artifact: Path, pairs: Path, other: Path, tmp_path: Path
 ) -> None:
     import torch

@@ -76,7 +76,7 @@ def fours(length: int) -> int:
 
 @settings(max_examples=40)
 @given(lengths=st.lists(st.integers(2, 40), min_size=2, max_size=9), spare=st.integers(0, 3), seed=st.integers(0, 99))
-def test_a_vector_is_the_same_to_the_bit_beside_texts_of_any_length(
+def test_vector_is_the_same_bits_beside_any_length(
     session: onnxruntime.InferenceSession, lengths: list[int], spare: int, seed: int
 ) -> None:
     draw = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ import pytest
 from export.evaluation.__main__ import main
 from tests.artifacts import build_artifact
 from tests.skeleton.project import ROOT
-from tests.training.evaluation.test_dev import write_sets
+from tests.training.evaluation.test_encoders import write_sets
 
 
 @pytest.fixture

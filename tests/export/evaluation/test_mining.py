@@ -79,7 +79,7 @@ def test_each_sentence_is_mined_at_most_once_and_the_best_first() -> None:
     assert len(set(right)) == len(right)
 
 
-def test_threshold_precision_recall_and_f1_of_a_hand_computed_case() -> None:
+def test_threshold_and_f1_of_a_hand_computed_case() -> None:
     gold = {(0, 0), (1, 1), (2, 2), (9, 9)}
     mined = [(1.5, 0, 0), (1.4, 1, 1), (1.3, 5, 6), (1.2, 2, 2), (1.1, 7, 8)]
     # F1 after each: 2/5, 4/6, 4/7, 6/8, 6/9
@@ -101,7 +101,7 @@ def test_no_threshold_gives_a_better_f1_than_the_chosen_one(pairs: list[tuple[in
     assert f1(best_threshold(mined, gold)) == pytest.approx(max(map(f1, [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 9.5])))
 
 
-def test_the_threshold_is_chosen_on_even_rows_and_scored_on_odd_ones() -> None:
+def test_threshold_is_chosen_on_even_rows_and_scored_on_odd() -> None:
     gold = {(row, row) for row in range(4)}
     mined = [(2.0, 0, 0), (1.9, 1, 1), (1.5, 2, 2), (1.0, 3, 3), (0.5, 4, 5), (0.4, 5, 6)]
     # even rows 0, 2, 4: best after two of three, half-way between 1.5 and 0.5; odd rows 1, 3, 5: two of two gold

@@ -10,7 +10,7 @@ from export.evaluation.models import TwoStageScorer, load_model, probabilities
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
-from tests.training.evaluation.test_dev import save_transformers_model
+from tests.training.evaluation.test_encoders import save_transformers_model
 from training.reranking.ranking import RankingSet, Scorer, score_ranking
 
 
@@ -23,7 +23,7 @@ def test_an_artifact_is_encoded_as_the_service_encodes_it(tmp_path: Path) -> Non
     assert (model.revision, model.languages) == (manifest.fingerprint, list(manifest.languages))
 
 
-def test_texts_queries_and_documents_get_the_prompts_of_the_model(
+def test_texts_queries_and_documents_get_their_prompts(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
     prompts = {"query": "ein mann ", "document": "der hund ", "sts": "a man "}
@@ -41,7 +41,7 @@ def test_texts_queries_and_documents_get_the_prompts_of_the_model(
             assert encode(["ein text"])[0] == pytest.approx(expected(f"{prompts[name]}ein text"), abs=1e-6)
 
 
-def test_the_second_stage_raises_the_head_of_the_first_and_leaves_the_rest() -> None:
+def test_second_stage_reorders_the_head_of_the_first_alone() -> None:
     found = RankingSet(["q"], list("abcde"), [np.array([4, 3, 2, 1, 0])], [frozenset({1})])
     cosines = {4: 0.1, 3: 0.9, 2: 0.8, 1: 0.7, 0: 0.2}
     second = {3: 0.0, 2: 0.1, 1: 0.9}  # of the first three alone: another candidate is a KeyError

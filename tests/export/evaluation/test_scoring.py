@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 
 from export.evaluation.scoring import Choice, evaluate_folder
-from tests.training.evaluation.test_dev import write_sets
+from tests.training.evaluation.test_encoders import write_sets
 from tests.training.evaluation.test_sts import encode_by_length, write_lines
 
 ALL = ("sts", "bitext", "mining", "retrieval")
 
 
-def test_retrieval_encodes_queries_and_passages_each_in_their_way(tmp_path: Path) -> None:
+def test_retrieval_encodes_queries_and_passages_apart(tmp_path: Path) -> None:
     write_lines(tmp_path / "eval/set/queries.tsv", ["q\taa"])
     write_lines(tmp_path / "eval/set/passages.tsv", ["p\tbb"])
     write_lines(tmp_path / "eval/set/qrels.tsv", ["q\tp"])

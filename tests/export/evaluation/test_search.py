@@ -45,7 +45,7 @@ def write(folder: Path, documents: list[dict[str, object]], queries: list[dict[s
     return folder
 
 
-def test_ranks_thresholds_and_hubs_of_a_set_small_enough_to_count(tmp_path: Path) -> None:
+def test_ranks_thresholds_and_hubs_of_a_hand_counted_set(tmp_path: Path) -> None:
     found = read_search(write(tmp_path / "search", DOCUMENTS, QUERIES))
     assert found is not None
     scores = evaluate_search(encode, encode, found)
@@ -63,7 +63,7 @@ def test_ranks_thresholds_and_hubs_of_a_set_small_enough_to_count(tmp_path: Path
     assert scores["_auc"]["all"] == 100
 
 
-def test_the_services_keywords_and_their_fusion_are_scored_beside_vectors(tmp_path: Path) -> None:
+def test_keywords_and_hybrid_are_scored_beside_vectors(tmp_path: Path) -> None:
     """A query by a code that the vectors do not know: keywords alone, and hybrid, put its document first."""
     documents = [{"id": name, "language": "en", "text": f"{name} kettle {code}"} for name, code in CODES.items()]
     queries = [
@@ -125,7 +125,7 @@ def test_bm25_is_the_formula() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_keywords_find_words_of_scripts_without_spaces_and_characters_forgive_a_typo() -> None:
+def test_bm25_finds_unspaced_words_and_characters_forgive_typos() -> None:
     documents = ["電気ケトルの使い方", "電気スタンドの修理", "Wasserkocher aus Edelstahl", "Lampe mit Schalter"]
     assert bm25_scores(["ケトル"], documents)[0].argmax() == 0
     assert character_scores(["Waserkocher"], documents)[0].argmax() == 2

@@ -37,7 +37,7 @@ def embed(path: Path, ids: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("length", [2, 3, 7, 8, 15, 16, 17, 31, 32])
-def test_a_vector_is_the_same_to_the_bit_in_a_batch_of_its_length(graphs: dict[str, Path], length: int) -> None:
+def test_vector_is_the_same_bits_in_a_batch_of_its_length(graphs: dict[str, Path], length: int) -> None:
     ids = np.random.default_rng(length).integers(1000, 20_000, (9, length))
     alone = np.concatenate([embed(graphs["int8"], row[None]) for row in ids])
     for rows in range(2, 10):
@@ -50,7 +50,7 @@ def test_it_stays_close_to_fp32(graphs: dict[str, Path]) -> None:
         assert float((left * right).sum()) > 0.99
 
 
-def test_every_product_with_a_weight_is_int8_and_shared_matrices_are_stored_once(graphs: dict[str, Path]) -> None:
+def test_weight_products_are_int8_and_store_shared_matrices_once(graphs: dict[str, Path]) -> None:
     fp32, int8 = (onnx.load(path).graph for path in graphs.values())
     matrices = {tensor.name for tensor in fp32.initializer if len(tensor.dims) == 2}
     products = [node for node in fp32.node if node.op_type == "MatMul" and node.input[1] in matrices]

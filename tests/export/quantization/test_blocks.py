@@ -39,7 +39,7 @@ def test_blocks_hold_the_matrix_to_half_a_step() -> None:
     assert (np.abs(restored - down) <= scales.max() * 0.5001).all()
 
 
-def test_the_result_stays_close_and_a_shared_matrix_is_stored_once(tmp_path: Path) -> None:
+def test_result_stays_close_and_stores_a_shared_matrix_once(tmp_path: Path) -> None:
     up, down = weights()
     model = two_layers(up, down)
     quantise_contractions(model)

@@ -30,7 +30,7 @@ def lesson(anchor: int | None = None) -> Lesson:
     )
 
 
-def test_a_pass_has_each_pair_once_in_either_direction_and_texts_to_keep() -> None:
+def test_pass_has_each_pair_once_and_texts_to_keep() -> None:
     made = lesson()
     plan = Passes(made, rounds=3, seed=0)
     rounds = [plan.round(index) for index in range(3)]
@@ -44,7 +44,7 @@ def test_a_pass_has_each_pair_once_in_either_direction_and_texts_to_keep() -> No
     assert turned == PAIRS[0][1]
 
 
-def test_the_label_of_a_pair_is_the_known_side_or_the_middle_and_other_texts_keep_their_vectors() -> None:
+def test_label_of_a_pair_is_its_known_side_or_the_middle() -> None:
     vectors = np.array([[1, 0], [0, 1], [3, 4]], dtype=np.float32)
     left, right = np.array([0], dtype=np.int32), np.array([1], dtype=np.int32)
     middle = pair_labels(vectors, left, right, None)
@@ -61,7 +61,7 @@ def test_the_side_that_a_model_knows_alone_is_the_anchor() -> None:
     assert anchor_of(("en", "ro"), None) is None
 
 
-def test_the_text_to_keep_is_in_18_languages_and_nothing_that_is_measured_with() -> None:
+def test_kept_text_has_18_languages_and_no_measured_sentence() -> None:
     texts = kept_texts(None)
     assert len(texts) == len(set(texts)) == 20 * len(read_probe())
     shipped = EvaluationSentences.shipped()

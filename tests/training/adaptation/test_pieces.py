@@ -36,7 +36,7 @@ def test_a_new_row_is_the_mean_of_the_rows_that_it_replaces(bottleneck_size: int
 
 
 @pytest.mark.parametrize("bottleneck_size", [None, 8])
-def test_new_rows_are_as_trained_at_any_strength_and_all_else_goes_part_of_the_way(bottleneck_size: int | None) -> None:
+def test_new_rows_stay_as_trained_at_any_strength(bottleneck_size: int | None) -> None:
     model = tiny_sentence_encoder(**({"bottleneck_size": bottleneck_size} if bottleneck_size else {}))
     before = copy_state(model)
     after = {name: tensor + 1 for name, tensor in before.items()}
@@ -75,7 +75,7 @@ def test_new_rows_are_fitted_to_the_translations() -> None:
 
 
 @pytest.mark.parametrize("letters", [GREEK, str.maketrans("aeiou", "äêîöű")], ids=["greek", "latin"])
-def test_the_probe_is_cut_as_before_by_the_bundled_vocabulary_with_new_pieces(letters: dict[int, int]) -> None:
+def test_new_pieces_leave_the_cut_of_the_probe_as_it_was(letters: dict[int, int]) -> None:
     bundled = Tokenizer.from_file(str(ROOT / "models/default/tokenizer.json"))
     texts = [german.lower().translate(letters) for _, german in PAIRS]
     kept = [*kept_texts(None), *(text for column in read_probe().values() for text in column)]

@@ -1,15 +1,29 @@
 import numpy as np
 import pytest
+from scipy.linalg import orthogonal_procrustes
+from sklearn.linear_model import Ridge
 
-from tests.training.alignment.vectors import made_split
-from training.alignment.candidates import PENALTIES, SHRINKAGES, STRENGTHS, Candidate, choose, make_candidates
+from tests.training.alignment.vectors import made_pairs, made_split
+from training.alignment.candidates import (
+    PENALTIES,
+    SHRINKAGES,
+    STRENGTHS,
+    Candidate,
+    choose,
+    make_candidates,
+    midpoint_ridge,
+    procrustes,
+    ridge,
+    whitening,
+)
 from training.alignment.trainer import Settings
 from training.evaluation.bitext import score_bitext
 
 QUICK = Settings(learning_rate=1e-2, epochs=10)
+SOURCE, TARGET = made_pairs(200)
 
 
-def test_candidates_are_the_best_on_dev_first_and_served_at_unit_length() -> None:
+def test_candidates_are_sorted_by_dev_and_have_unit_length() -> None:
     train, dev = made_split()
     found = make_candidates(train, dev, QUICK, "best")
     assert len(found) == len(STRENGTHS) + len(PENALTIES) + len(SHRINKAGES)
@@ -44,3 +58,35 @@ def test_the_best_harmless_head_is_chosen_else_the_best(harmless: set[str], chos
     candidates = [Candidate(name, (), np.zeros(2, np.float32), p1) for name, p1 in (("a", 90.0), ("b", 80.0))]
     found, is_harmless = choose(candidates, lambda one: one.name in harmless)
     assert (found.name, is_harmless) == chosen
+
+
+def test_procrustes_is_scipys_rotation() -> None:
+    rotation, _ = orthogonal_procrustes(SOURCE, TARGET)
+    layer = procrustes(SOURCE, TARGET)
+    np.testing.assert_allclose(layer(SOURCE), SOURCE @ rotation, atol=1e-4)
+    np.testing.assert_allclose(layer.weight_DD @ layer.weight_DD.T, np.eye(16), atol=1e-5)
+
+
+def test_ridge_is_scikit_learns() -> None:
+    centred = SOURCE - SOURCE.mean(axis=0)
+    penalty = 0.1 * (centred**2).sum() / SOURCE.shape[1]
+    expected = Ridge(alpha=penalty).fit(SOURCE.astype(np.float64), TARGET).predict(SOURCE)
+    np.testing.assert_allclose(ridge(SOURCE, TARGET, penalty=0.1)(SOURCE), expected, atol=1e-3)
+
+
+def test_midpoint_ridge_is_scikit_learns_on_half_differences() -> None:
+    both, half = np.concatenate([SOURCE, TARGET]), (TARGET - SOURCE) / 2
+    penalty = 0.1 * ((both - both.mean(axis=0)) ** 2).sum() / SOURCE.shape[1]
+    shift = Ridge(alpha=penalty).fit(both.astype(np.float64), np.concatenate([half, -half])).predict(both)
+    np.testing.assert_allclose(midpoint_ridge(SOURCE, TARGET, penalty=0.1)(both), both + shift, atol=1e-3)
+    np.testing.assert_allclose(midpoint_ridge(SOURCE, TARGET, penalty=1e6)(both), both, atol=1e-3)
+
+
+def test_whitening_evens_out_how_translations_differ() -> None:
+    layer = whitening(SOURCE, TARGET, shrinkage=0)
+    difference = layer(SOURCE) - layer(TARGET)
+    covariance = difference.T @ difference
+    np.testing.assert_allclose(covariance / covariance[0, 0], np.eye(16), atol=1e-3)
+    np.testing.assert_allclose(layer.weight_DD, layer.weight_DD.T, atol=1e-5)
+    much = whitening(SOURCE, TARGET, shrinkage=1e6).weight_DD
+    np.testing.assert_allclose(much / much[0, 0], np.eye(16), atol=1e-4)

@@ -3,9 +3,20 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_distances, euclidean_distances, manhattan_distances
 
-from training.alignment.losses import DISTANCES, FUNCTIONS, Distance, distances, pair_loss
+from training.alignment.losses import (
+    DISTANCES,
+    FUNCTIONS,
+    Distance,
+    Negatives,
+    choose_negatives,
+    distances,
+    pair_loss,
+    same_pairs,
+)
 
 ORACLES = {"euclidean": euclidean_distances, "manhattan": manhattan_distances, "cosine": cosine_distances}
+DISTANCE = torch.tensor([[0.0, 1.0, 2.0, 9.0], [1.0, 0.0, 3.0, 4.0], [2.0, 3.0, 0.0, 5.0], [9.0, 4.0, 5.0, 0.0]])
+OWN = torch.eye(4, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -38,10 +49,47 @@ def test_equal_vectors_have_a_finite_slope(distance: Distance) -> None:
     assert torch.isfinite(left.grad).all()
 
 
-def test_a_margin_of_one_does_nothing_to_vectors_that_are_three_apart() -> None:
+def test_margin_of_one_ignores_vectors_three_apart() -> None:
     left = torch.zeros(4, 9, requires_grad=True)
     pair_loss(left, torch.ones(4, 9), torch.ones(4), distance="euclidean", margin=1.0).backward()
     assert left.grad.abs().max() == 0
     scaled = (left.detach() / 4).requires_grad_()
     pair_loss(scaled, torch.ones(4, 9) / 4, torch.ones(4), distance="euclidean", margin=1.0).backward()
     assert scaled.grad.abs().min() > 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "targets"),
+    [
+        ("farthest", [3, 3, 3, 0]),
+        ("hardest", [1, 0, 0, 1]),
+        ("average", [2, 3, 1, 1]),  # the mean of distances is 4
+    ],
+)
+def test_a_strategy_chooses_by_distance(strategy: Negatives, targets: list[int]) -> None:
+    sources, found = choose_negatives(DISTANCE, OWN, strategy, torch.Generator())
+    assert sources.tolist() == [0, 1, 2, 3]
+    assert found.tolist() == targets
+
+
+def test_random_negatives_are_every_other_target_in_turn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    draws = [choose_negatives(DISTANCE, OWN, "random", generator)[1].tolist() for _ in range(200)]
+    for row in range(4):
+        counts = [sum(draw[row] == target for draw in draws) for target in range(4)]
+        assert counts[row] == 0
+        assert min(count for target, count in enumerate(counts) if target != row) > 40
+
+
+def test_positives_only_has_no_negatives() -> None:
+    sources, found = choose_negatives(DISTANCE, OWN, "none", torch.Generator())
+    assert len(sources) == len(found) == 0
+
+
+@pytest.mark.parametrize("strategy", ["random", "farthest", "hardest", "average"])
+def test_another_translation_of_the_same_sentence_is_no_negative(strategy: Negatives) -> None:
+    # pairs 0 and 1 share their source, pairs 1 and 2 their target
+    same = same_pairs(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))
+    assert same.tolist() == [[True, True, True], [True, True, True], [False, True, True]]
+    sources, found = choose_negatives(torch.zeros(3, 3), same, strategy, torch.Generator())
+    assert (sources.tolist(), found.tolist()) == ([2], [0])

@@ -75,7 +75,7 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, rows: list[tuple[str, ...]],
     assert "\n" not in str(error.value)
 
 
-def test_sentences_of_the_evaluation_sets_that_ship_are_not_trained_on(tmp_path: Path) -> None:
+def test_shipped_evaluation_sentences_are_not_trained_on(tmp_path: Path) -> None:
     known = ("Something new.", "die suppe ist für die kinder zu salzig")
     barred = EvaluationSentences.shipped()
     read = read_pairs(write(tmp_path / "en-de.tsv", [*PAIRS, known]), barred=barred)
@@ -91,7 +91,7 @@ def test_a_wrong_encoding_is_named_with_its_line(tmp_path: Path) -> None:
         read_pairs(write(tmp_path / "en-de.tsv", late, "utf-16"))
 
 
-def test_a_name_without_languages_and_one_language_twice_are_refused(tmp_path: Path) -> None:
+def test_unnamed_or_repeated_languages_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.tsv", PAIRS)
     with pytest.raises(AlignmentError, match=r"mine\.tsv does not say its languages; .* --languages zh,vi"):
         read_pairs(path)
@@ -99,7 +99,7 @@ def test_a_name_without_languages_and_one_language_twice_are_refused(tmp_path: P
         read_pairs(path, languages=("de", "de"))
 
 
-def test_a_test_sentence_among_the_training_ones_is_refused_however_it_is_spelt(tmp_path: Path) -> None:
+def test_test_sentence_in_training_is_refused_in_any_spelling(tmp_path: Path) -> None:
     train = read_pairs(write(tmp_path / "en-de.tsv", PAIRS))
     test = [("Something else.", "Etwas anderes."), (PAIRS[3][0].upper(), "Ganz anders.")]
     path = write(tmp_path / "en-de.test.tsv", test)

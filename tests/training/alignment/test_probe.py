@@ -9,7 +9,7 @@ from training.alignment.probe import embed_probe, losses_of, probe_scores, read_
 from training.corpora.cleaning.language import LanguageCheck
 
 
-def test_the_probe_has_forty_sentences_in_each_language_of_the_bundled_model() -> None:
+def test_probe_has_forty_sentences_in_each_bundled_language() -> None:
     probe = read_probe()
     assert set(probe) == set(load_manifest(ROOT / "models" / "default").languages)
     for language, sentences in probe.items():

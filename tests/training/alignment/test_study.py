@@ -75,7 +75,7 @@ def test_a_finding_holds_where_its_row_is_best(rows: list[Measured], sentence: s
     assert verdict("structures", rows).endswith(sentence)
 
 
-def test_the_shipped_specification_loads_and_has_every_table_that_an_artifact_can() -> None:
+def test_shipped_study_has_every_table_an_artifact_can() -> None:
     spec = read_spec(ROOT / "training" / "configs" / "alignment-tables.yaml")
     assert set(get_args(TableName)) - set(spec.tables) == {"layers", "others"}
     assert len(spec.sizes) == 7

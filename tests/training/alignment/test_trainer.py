@@ -12,7 +12,7 @@ from training.errors import DivergedError
 QUICK = Settings(learning_rate=1e-2, epochs=15, dropout=0.0)
 
 
-def test_a_trained_head_finds_more_translations_than_the_identity() -> None:
+def test_trained_head_finds_more_translations_than_identity() -> None:
     train, dev = made_split()
     head = train_head(train, dev, QUICK)
     assert head.best.p1 > head.epochs[0].p1 + 10
@@ -32,7 +32,7 @@ def test_the_kept_epoch_is_the_first_of_the_best_on_dev() -> None:
     assert dev_score(head.layers, prepared_train, prepared_dev) == pytest.approx(head.best.p1)
 
 
-def test_the_same_seed_gives_the_same_head_and_leaves_torchs_own_alone() -> None:
+def test_same_seed_gives_same_head_and_keeps_torchs_state() -> None:
     train, dev = made_split()
     settings = replace(QUICK, epochs=2, dropout=0.2, start="random")
     torch.manual_seed(7)
@@ -59,7 +59,7 @@ def slope(train: Pairs, dev: Pairs, settings: Settings) -> np.ndarray:
     return np.asarray(head.linears[0].weight.grad)
 
 
-def test_on_raw_vectors_three_apart_a_margin_of_one_makes_negatives_do_nothing() -> None:
+def test_margin_of_one_disables_negatives_of_raw_vectors() -> None:
     train, dev = made_split(length=3)
     assert np.linalg.norm(train.source_ND - np.roll(train.target_ND, 1, axis=0), axis=1).min() > 3
 

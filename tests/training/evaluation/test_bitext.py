@@ -83,7 +83,7 @@ def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
         find_bitext(tmp_path)["de"].read()
 
 
-def test_each_of_many_languages_is_against_english_in_the_parts_that_are_not_for_tuning(tmp_path: Path) -> None:
+def test_flores_languages_are_against_english_in_test_parts(tmp_path: Path) -> None:
     for part in ("dev", "devtest"):
         for language in ("en", "de", "zh_Hant"):
             write_lines(tmp_path / f"{part}.{language}.txt", [f"{part} {language}"])

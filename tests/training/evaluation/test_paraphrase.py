@@ -38,7 +38,7 @@ def test_files_of_another_layout_are_no_such_set(tmp_path: Path, line: str) -> N
     assert find_paraphrases(tmp_path) == {}
 
 
-def test_the_command_finds_the_set_below_a_folder_without_training_text(tmp_path: Path) -> None:
+def test_paraphrase_sets_are_found_without_train_parts(tmp_path: Path) -> None:
     (tmp_path / "eval/pawsx").mkdir(parents=True)
     for part in ("dev", "train"):
         write_lines(tmp_path / f"eval/pawsx/{part}.de.tsv", ["1\ta\ta", f"0\ta\t{'b' if part == 'dev' else 'a'}"])

@@ -60,7 +60,7 @@ def test_metrics_of_a_hand_computed_case() -> None:
     assert ndcg_at(1, grades, judged) == 0
 
 
-def test_a_perfect_ranking_scores_100_and_queries_without_a_relevant_document_do_not_count() -> None:
+def test_perfect_ranking_scores_100_over_answered_queries() -> None:
     qrels = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 0.0}}
     assert set(score_rankings({"q1": ["a", "b", "c"], "q2": ["c", "b", "a"]}, qrels).values()) == {100.0}
     with pytest.raises(EvaluationError, match="no query of the set has a relevant passage"):
@@ -101,7 +101,7 @@ def test_of_equal_passages_the_earlier_ranks_first(tmp_path: Path) -> None:
     }
 
 
-def test_beirs_layout_has_titles_grades_and_a_header_and_shared_ids_are_ranked(tmp_path: Path) -> None:
+def test_beir_layout_has_titles_grades_and_a_header(tmp_path: Path) -> None:
     write_beir(tmp_path)
     found = read_retrieval(tmp_path)
     assert found is not None

@@ -50,7 +50,7 @@ def test_the_three_layouts_give_the_same_rows(tmp_path: Path, suffix: str) -> No
         assert list(zip(*read(), strict=True)) == ROWS
 
 
-def test_gold_scores_may_stand_in_a_folder_beside_the_input_and_tracks_of_one_pair_are_kept_apart(
+def test_gold_may_be_in_a_sibling_folder_and_tracks_are_apart(
     tmp_path: Path,
 ) -> None:
     for track in ("4a", "4b"):
@@ -103,7 +103,7 @@ def test_limited_rows_are_evenly_spaced(tmp_path: Path) -> None:
         ("nan\tone\ttwo", "line 2 has a score that is not a number"),
     ],
 )
-def test_a_malformed_line_is_named_by_file_and_number_and_not_quoted(tmp_path: Path, line: str, complaint: str) -> None:
+def test_malformed_line_is_named_by_number_and_not_quoted(tmp_path: Path, line: str, complaint: str) -> None:
     path = write_lines(tmp_path / "en-de.tsv", ["5\tone\ttwo", line])
     with pytest.raises(EvaluationError) as raised:
         read_sts(path)
@@ -144,7 +144,7 @@ def test_a_cut_off_archive_is_refused(tmp_path: Path) -> None:
         read_sts(path)
 
 
-def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(tmp_path: Path) -> None:
+def test_dev_score_is_mean_spearman_on_evenly_spaced_rows(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     expected = []
     for language in ("de", "fr"):
@@ -160,7 +160,7 @@ def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(
         DevScore(tmp_path, ["th"])
 
 
-def test_a_part_of_a_set_is_named_and_training_parts_are_left_out(tmp_path: Path) -> None:
+def test_parts_are_named_and_train_parts_left_out(tmp_path: Path) -> None:
     for name in ("valid.ja-ja", "train.ja-ja", "images.trial.cs-cs", "images.test.cs-cs"):
         write_lines(tmp_path / f"{name}.tsv", ["1.5\ta\tb"])
     write_lines(tmp_path / "test.en-de.tsv", ["weather/find\ta\tb"])  # of another kind
@@ -170,7 +170,7 @@ def test_a_part_of_a_set_is_named_and_training_parts_are_left_out(tmp_path: Path
     assert all(is_monolingual(pair) for pair in found)
 
 
-def test_any_similarity_set_may_be_the_dev_set_and_is_scored_by_pair(tmp_path: Path) -> None:
+def test_any_sts_set_may_be_the_dev_set_scored_by_pair(tmp_path: Path) -> None:
     rows = [("x" * left, "y" * right, abs(left - right)) for left, right in ((3, 9), (2, 2), (8, 4), (5, 7))]
     for pair in ("en-ar", "es-en"):  # STS2017 names some pairs en-xx, others xx-en
         falling = pair == "en-ar"

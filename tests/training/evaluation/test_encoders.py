@@ -66,9 +66,7 @@ def test_texts_are_stripped_as_in_the_service() -> None:
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_vector_does_not_depend_on_the_texts_it_is_encoded_with(
-    small_tokenizer: PreTrainedTokenizerFast, bf16: bool
-) -> None:
+def test_vector_does_not_depend_on_its_batch(small_tokenizer: PreTrainedTokenizerFast, bf16: bool) -> None:
     encode = TextEncoder(tiny_sentence_encoder(), small_tokenizer, max_length=24, bf16=bf16)
     together = encode(SENTENCES)
     alone = np.concatenate([encode([text]) for text in SENTENCES])
@@ -107,7 +105,7 @@ def test_a_checkpoint_gives_the_vectors_it_had_in_training(
 
 
 @pytest.mark.parametrize("kind", ["transformers", "sentence-transformers"])
-def test_any_other_folder_gives_the_vectors_of_sentence_transformers(
+def test_other_folders_give_vectors_of_sentence_transformers(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast, kind: str
 ) -> None:
     folder = save_transformers_model(tmp_path / "bert", small_tokenizer)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from onnx import numpy_helper
 
 from export.__main__ import main
@@ -16,14 +17,42 @@ from export.errors import Refused
 from export.graph import PairGraph
 from export.request import ExportRequest
 from export.session import open_session, run_each
+from service.api.app import create_app
 from service.model.artifact import load_manifest, load_pair_parity
 from service.model.reranker import Reranker
-from tests.export.reranking.checkpoints import MAX_LENGTH, PASSAGES, QUERIES, TEXTS, save_reranker, write_record
+from service.runtime import load_runtime
+from service.settings import Settings
+from tests.export.reranker_checkpoints import (
+    KNOWN,
+    MAX_LENGTH,
+    PASSAGES,
+    PLACES,
+    QUERIES,
+    TEXTS,
+    save_reranker,
+    write_record,
+)
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.pair_tokens import PairTokenizer
 
 CUT = [(QUERIES[0], " ".join(TEXTS)), (" ".join(TEXTS), PASSAGES[3])]
 PAIRS = [*zip(QUERIES, PASSAGES[::4], strict=True), *CUT, ("", "")]
+
+
+@pytest.fixture(scope="module", params=["bert", "xlm-roberta"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of each family, trained for a few steps; read-only for tests."""
+    folder = tmp_path_factory.mktemp("reranker") / request.param
+    save_reranker(folder, family=request.param)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artifact(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As int8; read-only for tests."""
+    out = tmp_path_factory.mktemp("artifacts") / checkpoint.name
+    assert main(["--checkpoint", str(checkpoint), "--out", str(out), "--min-rank-correlation", "0.9"]) == 0
+    return out
 
 
 def export(checkpoint: Path, out: Path, *more: str) -> int:
@@ -92,7 +121,7 @@ def test_int8_keeps_the_order_and_says_what_it_lost(checkpoint: Path, artifact: 
     np.testing.assert_allclose([reranker.score(reranker.tokenize(*pair)) for pair in PAIRS], expected, atol=0.05)
 
 
-def test_an_int8_score_is_the_same_to_the_bit_alone_and_in_company(artifact: Path) -> None:
+def test_int8_score_is_the_same_bits_alone_and_in_company(artifact: Path) -> None:
     reranker = Reranker.load(artifact)
     tokens = [reranker.tokenize(*pair) for pair in PAIRS]
     alone = [reranker.score(one) for one in tokens]
@@ -214,3 +243,29 @@ def test_the_card_says_what_it_is_and_its_python_runs(
     reranker = Reranker.load(artifact)
     expected = reranker.score(reranker.tokenize("Who plays?", "A man is playing a guitar."))
     assert float(capsys.readouterr().out) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """How near int8 is to fp32 is for other tests: so small a model loses much."""
+    folder = tmp_path_factory.mktemp("served")
+    torch.manual_seed(0)
+    save_reranker(folder / "checkpoint")
+    gate = ["--min-rank-correlation", "-1", "--max-acc1-drop", "100"]
+    assert main(["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "artifact"), *gate]) == 0
+    return folder / "artifact"
+
+
+def test_reranker_scores_alike_over_http_and_alone(served: Path, tmp_path: Path) -> None:
+    reranker = Reranker.load(served)
+    settings = Settings(reranker=served, rerank_weight="alone", data=tmp_path)
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
+        for query in QUERIES[:2]:
+            plain = client.post("/v2/rerank", json={"query": query, "documents": PASSAGES}).json()
+            assert plain["model"] == "tiny-bert"
+            scores = {one["index"]: one["relevance_score"] for one in plain["results"]}
+            for index, passage in enumerate(PASSAGES):
+                assert scores[index] == reranker.score(reranker.tokenize(query, passage))
+            assert plain["results"][0]["index"] < KNOWN * len(PLACES)  # it was trained to tell these from the others
+            body = {"query": query, "documents": PASSAGES, "windows": True}
+            assert client.post("/v2/rerank", json=body).json()["results"] == plain["results"]  # all of them fit

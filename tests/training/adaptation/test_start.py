@@ -15,7 +15,7 @@ def test_pieces_are_counted_by_hand() -> None:
     assert found.unknown == 0
 
 
-def test_a_language_outside_the_vocabulary_is_refused_in_one_sentence() -> None:
+def test_language_outside_the_vocabulary_is_refused() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MINILM)
     found = fertility(["ᚠᚢᚦᚨᚱᚲ ᚷᚹᚺᚾᛁᛃ"], tokenizer)
     assert found.unknown == 1
