@@ -24,9 +24,9 @@ def test_commands_train_evaluate_export_and_score(tmp_path: Path) -> None:
     data, base = write_data(tmp_path / "data"), student_base(tmp_path / "base")
     config, out, artifact = tmp_path / "small.yaml", tmp_path / "run", tmp_path / "artifact"
     config.write_text(yaml.safe_dump(settings(base)), encoding="utf-8")
-    run("-m", "training", "--config", str(config), "--data", str(data), "--out", str(out))
+    run("-m", "export.train", "--config", str(config), "--data", str(data), "--out", str(out))
     best = str(out / "final/best")
-    evaluate = ("-m", "training.evaluation", "--data", str(data), "--sets", "rerank")
+    evaluate = ("-m", "export.evaluation", "--data", str(data), "--sets", "rerank")
     trained = json.loads(run(*evaluate, best))
     record = json.loads((out / "final/best/crosslet.json").read_text(encoding="utf-8"))
     assert record["evaluation"]["xset, acc@1"].keys() == {"re-ranker", "BM25", "bi-encoder"}
