@@ -68,9 +68,10 @@ def test_aligned_artifact_serves_what_the_report_says(aligned: tuple[Path, Path]
     assert {path.name for path in out.iterdir()} == {"model", "report.md", "figures"}
 
 
-def test_the_probe_of_the_card_is_that_of_the_served_model(aligned: tuple[Path, Path]) -> None:
-    folder = aligned[1] / "model"
-    model, after = load_model(str(folder)), load_manifest(folder).evaluation["alignment"]["probe"]["after"]
+def test_the_probe_of_the_card_is_that_of_the_served_model(artifact: str, pairs: Path, tmp_path: Path) -> None:
+    assert main([artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--force", *QUICK]) == 0
+    model = load_model(str(tmp_path / "out" / "model"))
+    after = load_manifest(tmp_path / "out" / "model").evaluation["alignment"]["probe"]["after"]
     assert probe_scores(embed_probe(model.encode, model.languages)) == pytest.approx(after, abs=0.5)
     assert set(after) == {"ar", "de", "en", "es", "fr", "tr", "zh"}
 
