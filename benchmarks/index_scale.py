@@ -29,7 +29,7 @@ import faiss
 import numpy as np
 
 from benchmarks.search_page import Measured, Setting, row, write_page
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document, Rows, Vectors
 from service.documents.interface import Query
 from service.documents.live_index import IndexMaintenance

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.documents.ingest import parts_of
 from service.documents.interface import Match, Query

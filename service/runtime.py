@@ -1,8 +1,10 @@
-"""Builds and closes the parts of a running service: model, workers, documents, metrics."""
+"""Builds and closes the parts of a running service: model, workers, threads, documents, metrics."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +27,6 @@ from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.reranker import Reranker
 from service.model.spaces import Spaces
-from service.preparation import Preparation
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
 from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
@@ -33,9 +34,12 @@ from service.process.memory_budget import MemoryBudget
 from service.settings import Settings
 
 PASSES_MEASURED = 3
+TURN_S = 0.02  # of preparing one request, before another has its turn
+LONG_BYTES = 64 * 1024  # of a body that is parsed on the thread, not on the event loop: 4 MB may take a second
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Steps = Generator[None, None, T]  # yields every few milliseconds
 
 # Threads for look-ups. Embedded, they compute and share the CPUs; with Milvus, they wait for answers.
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
@@ -86,6 +90,46 @@ class LookupPool:
     def shutdown(self) -> None:
         """Finish queued and running look-ups. Blocks."""
         self._executor.shutdown()
+
+
+class Preparation:
+    """Prepares requests on one thread: parses long bodies, splits documents. Call it on one event loop.
+
+    Work of many steps takes turns, so that a long request delays no other. Searches have their own threads.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="preparation")
+
+    async def call(self, call: Callable[[], T]) -> T:
+        """Run `call` on the thread and return its result. Cancelled while it waits, it never runs."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    async def run(self, steps: Steps[T], *, limit_s: float = math.inf) -> T:
+        """Run steps turn by turn and return their result. Cancelled, they end with the turn.
+
+        Raises: TimeoutError: they took more than `limit_s`, without the turns of others.
+        """
+        results: list[T] = []
+
+        def turn() -> float:
+            started_at = time.monotonic()
+            try:
+                while time.monotonic() < started_at + TURN_S:
+                    next(steps)
+            except StopIteration as stop:
+                results.append(stop.value)
+            return time.monotonic() - started_at
+
+        while not results:
+            if limit_s <= 0:
+                raise TimeoutError
+            limit_s -= await self.call(turn)
+        return results[0]
+
+    def shutdown(self) -> None:
+        """Finish what was handed over. Blocks."""
+        self._thread.shutdown()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document, Span, Vectors
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore

@@ -19,8 +19,8 @@ from service.api.request import header
 from service.api.responses import error_response
 from service.api.routing import streams_lines
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
-from service.preparation import LONG_BYTES
 from service.process.memory import return_free_memory
+from service.runtime import LONG_BYTES
 
 LARGE_BYTES = 10_000_000  # return this much memory to the system at once; it takes milliseconds
 RETRY_AFTER_S = 1  # bodies are freed when they are answered, within about a second

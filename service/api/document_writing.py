@@ -6,14 +6,13 @@ Knows the engine and the collection; shapes no answer.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from service.api.embedder import Embedder
+from service.api.request import Embedder
 from service.documents.document import Document
 from service.documents.ingest import join_passages, owners_of, parts_of
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 from service.model.passages import Splitter
-from service.preparation import Steps
-from service.runtime import Runtime
+from service.runtime import Runtime, Steps
 
 
 @dataclass(frozen=True)

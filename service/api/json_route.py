@@ -22,7 +22,7 @@ from service.api.request import runtime_of
 from service.api.responses import on_service_error
 from service.errors import ServiceError
 from service.json_parsing import loads, not_unicode
-from service.preparation import LONG_BYTES
+from service.runtime import LONG_BYTES
 
 T = TypeVar("T")
 MakeArgument = Callable[[Request], Awaitable[Any]]

@@ -12,13 +12,12 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import Depends, Request
 
-from service.api.embedder import Embedder, cost_headers, one_or_listed
-from service.api.request import runtime_of
+from service.api.request import Embedder, cost_headers, one_or_listed, runtime_of
 from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input
 from service.engine.scorers import Scorer, Scores
 from service.errors import InvalidInput
-from service.preparation import Steps
+from service.runtime import Steps
 
 RANKED_BY = "x-reranker"
 

@@ -7,11 +7,10 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.request import header
+from service.api.request import RequestFacts, header
 from service.api.responses import error_response, internal_error_response
 from service.api.routing import RouteMatch, RouteTable
 from service.errors import NotReady
@@ -24,17 +23,6 @@ PROCESS = secrets.token_hex(8)  # once: random bytes per request would be a syst
 numbers = itertools.count(1)
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class RequestFacts:
-    """The fields of one request's log line; routes add to them."""
-
-    request_id: str
-    texts: int = 0
-    tokens: int = 0
-    status: int = 499  # until an answer starts: the client closed the connection
-    started_at: float = field(default_factory=time.monotonic)
 
 
 class RequestLog:

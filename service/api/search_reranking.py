@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.api.embedder import Embedder, cost_headers
 from service.api.ranking import ranked_by_header
+from service.api.request import Embedder, cost_headers
 from service.api.schemas.search import SearchRequest
 from service.blending import with_reranker
 from service.documents.interface import Match, ResultOptions

@@ -14,15 +14,14 @@ import orjson
 
 from service.api.body_limit import MAX_VALUES, values_of
 from service.api.document_writing import Written, split_documents, write_documents
-from service.api.embedder import Embedder
+from service.api.request import Embedder
 from service.api.schemas.documents import document_in
 from service.documents.document import Document
 from service.documents.ingest import Batch, Report, changes
 from service.documents.names import check_name
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
 from service.json_parsing import loads, not_unicode
-from service.preparation import Steps
-from service.runtime import Runtime
+from service.runtime import Runtime, Steps
 
 BATCH_DOCUMENTS = 64  # embedded together, written in one transaction
 BATCH_BYTES = 500_000  # of lines that are held together: a longer line is a batch of its own

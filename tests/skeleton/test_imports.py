@@ -33,7 +33,7 @@ ARROWS = {
     "service.documents": {"service.blending", "service.invisible", "service.process.files"},
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
-        *("service.blending", "service.preparation", "service.process", "service.runtime", "service.api.schemas"),
+        *("service.blending", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
     "service.documents.readers": {"service.documents.filters", "service.json_parsing"},

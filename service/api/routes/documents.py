@@ -12,10 +12,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.types import Message
 
 from service.api.document_writing import split_documents, write_documents
-from service.api.embedder import Embedder, EmbedderDependency, cost_headers
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
-from service.api.request import RuntimeDependency
+from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
 from service.api.routes.search import check_facets, counted

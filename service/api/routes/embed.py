@@ -7,9 +7,9 @@ so both tasks of huggingface_hub's InferenceClient work without a setting.
 
 from fastapi import APIRouter, Response
 
-from service.api.embedder import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
+from service.api.request import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.routes.similarity import similarity

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Path, Response
 
-from service.api.embedder import EmbedderDependency, Place, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
-from service.api.request import RuntimeDependency
+from service.api.request import EmbedderDependency, Place, RuntimeDependency, cost_headers, one_or_listed, shown_vectors
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.openai import (

@@ -9,10 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from service.api.embedder import Embedder, EmbedderDependency, cost_headers, one_or_listed
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
-from service.api.request import RuntimeDependency, while_connected
+from service.api.request import (
+    Embedder,
+    EmbedderDependency,
+    RuntimeDependency,
+    cost_headers,
+    one_or_listed,
+    while_connected,
+)
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
 from service.api.schemas.search import SearchRequest, SearchResponse

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Response
 
-from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, policy
+from service.api.request import EmbedderDependency, cost_headers
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.schemas.embed import (

@@ -14,7 +14,7 @@ from service.api.app import ROUTERS
 from service.api.policy import Access, policy, policy_of
 from service.api.routing import RouteTable
 from service.api.schemas.embed import EmbedRequest
-from service.preparation import LONG_BYTES
+from service.runtime import LONG_BYTES
 
 HALF = "\ud83d"  # json.dumps writes it as JSON's \ud83d
 SENTENCE = " has half a surrogate pair, which is no character: send both halves, or U+FFFD in place of one"

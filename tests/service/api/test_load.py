@@ -15,8 +15,7 @@ import pytest
 
 from service.api.app import create_app
 from service.model.encoder import Encoded, TextInput, load_encoder
-from service.preparation import LONG_BYTES
-from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
+from service.runtime import EMBEDDED_READERS, LONG_BYTES, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
 from tests.service.engine.one_by_one import pool_over

@@ -5,7 +5,7 @@ import faiss
 import numpy as np
 import pytest
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.model.encoder import load_encoder
 from service.offline import vector_import
 from service.offline.store_file import open_store_file

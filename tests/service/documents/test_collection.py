@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.documents import search
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document, Page
 from service.documents.filters import MAX_DEPTH, MAX_TERMS, Facet
 from service.documents.interface import Query, ResultOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.interface import Query, ResultOptions
 from service.documents.live_index import IndexMaintenance

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.ingest import join_passages, parts_of, vectors_of
 from service.documents.interface import Query, ResultOptions

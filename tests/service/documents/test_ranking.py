@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.blending import KEYWORD_WEIGHT
 from service.documents import search
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.interface import Match, Query, ResultOptions
 from service.documents.live_index import IndexMaintenance

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.connections import connect

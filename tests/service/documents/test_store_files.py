@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from service.documents import search
-from service.documents.collection import Collection
+from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.store.store import DocumentStore
 from service.errors import Damaged, NotReady, StoreError, StoreInUse

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from service.document_index import NEXT
-from service.documents.collection import Collection
-from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
+from service.documents.collections import Collection, Collections, EmbeddedCollections, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Query
 from service.documents.live_index import IndexMaintenance

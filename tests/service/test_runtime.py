@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.preparation import Preparation, Steps
+from service.runtime import Preparation, Steps
 
 PATIENCE_S = 60
 
