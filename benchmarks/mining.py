@@ -25,9 +25,16 @@ from service.cli.mining import COSINE, DEDUP_MARGIN
 from service.documents.readers.jsonl import Lines
 from service.model.encoder import load_encoder
 from service.offline.embedding import Engine, engine_of
-from service.offline.margin import NEIGHBOURS
-from service.offline.mining import Firsts, embed_lines, find_groups, groups_by_margin, mine_rows
-from service.offline.neighbours import Halves, leaders
+from service.offline.mining import (
+    MARGIN_NEIGHBOURS,
+    Firsts,
+    Halves,
+    embed_lines,
+    find_groups,
+    groups_by_margin,
+    leaders,
+    mine_rows,
+)
 from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL, Settings
 
@@ -76,7 +83,7 @@ def mine(texts: list[str], english: list[str], engine: Engine, dim: int) -> list
     with tempfile.TemporaryDirectory() as folder:
         paths = (write(folder, "a", texts[quarter:]), write(folder, "b", english[:-quarter]))
         with Lines(paths[0]) as left, Lines(paths[1]) as right:
-            mined = mine_rows(left, right, engine, k=NEIGHBOURS, dim=dim, settings=Settings())
+            mined = mine_rows(left, right, engine, k=MARGIN_NEIGHBOURS, dim=dim, settings=Settings())
             pairs = [(margin, left.text(row), right.text(other)) for margin, row, other in mined]
     return [score({(a, b) for margin, a, b in pairs if margin >= threshold}, gold) for threshold in MARGINS]
 

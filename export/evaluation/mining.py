@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from service.offline.margin import NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
+from service.offline.mining import MARGIN_NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
 from training.evaluation.lines import LANGUAGE, check_unique, find_file, read_rows
@@ -84,7 +84,9 @@ class TextMargins:
     right_place_M: NDArray[np.int64]
 
 
-def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = NEIGHBOURS) -> TextMargins:
+def best_margins(
+    left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = MARGIN_NEIGHBOURS
+) -> TextMargins:
     """Ratio margins over cosine, as `crosslet mine` computes them."""
     left_row_U, left_place_N = different(left_ND)
     right_row_V, right_place_M = different(right_MD)

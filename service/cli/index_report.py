@@ -35,8 +35,8 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     from service.model.spaces import stored_as
     from service.offline.embedding import stored_engine
     from service.offline.output import progress, writing
-    from service.offline.report.measure import measure
-    from service.offline.report.page import html
+    from service.offline.report import measure
+    from service.offline.report_page import html
     from service.offline.store_file import check_there
 
     path = local_store(settings)

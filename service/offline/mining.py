@@ -1,18 +1,27 @@
 """Compares the lines of files: translations between two files, and lines of one file that say the same.
 
-Both look at margins: a cosine that is also large beside those with other lines. A cosine alone joins sentences about
-one subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before translations.
+Both look at margins: a cosine over the mean cosine with other lines (Artetxe & Schwenk 2019, arXiv:1811.01136,
+"Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings"). A cosine alone joins sentences about one
+subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before translations. Lines with equal vectors
+count once: copies would take the places of a line's other neighbours.
 
 Of lines that say the same, a group is a line and the later lines near it; a line near several groups joins the
 earliest. Every line is near the group's first line, or equal to one that is: chaining from line to line would join
 unlike sentences. Their margin compares with the farther half of the nearest lines: the nearer half may say the same in
-other languages or words. Lines with equal vectors count once.
+other languages or words.
 
-N lines or left lines, M right lines, U and V of different vectors, P pairs, D dims
+Vectors are stored as float16 and multiplied as float32: a cosine changes by about 1e-4. Before a comparison with a
+threshold they are renormalised, so that equal vectors have a cosine of 1.
+
+N lines or left lines, M right lines, U and V of different vectors, P pairs, D dims, K neighbours, Q and C rows of one
+block of scores
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +30,44 @@ import orjson
 from service.documents.readers.jsonl import Lines
 from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import Engine
-from service.offline.margin import Mined, different, mine, near_pairs, ratio_margins
-from service.offline.neighbours import ROUNDING, Advance, Halves, leaders, nearest, nearest_others
 from service.offline.output import progress
 from service.process.cpus import usable_cpus
 from service.settings import Settings
 
+Halves = npt.NDArray[np.float16]
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+Firsts = Rows  # (N,): the first row of each row's group
+Mined = tuple[float, int, int]  # margin, left row, right row
+Advance = Callable[[int], object]  # called with the number of further rows done
+
+MARGIN_NEIGHBOURS = 4  # k of the paper, and of LASER's xsim and BUCC scripts
+GROUP_NEIGHBOURS = 16  # the nearer half may be of a line's group; in a file of fewer lines the cosine alone counts
 # What readers take for the end of a line or cell.
 SEPARATORS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 BATCH_TEXTS = 256
-Firsts = npt.NDArray[np.int64]  # (N,): the first row of each row's group
-NEIGHBOURS = 16  # the nearer half may be of a line's group; in a file of fewer lines the cosine alone counts
+QUERY_ROWS = 1024
+CANDIDATE_ROWS = 16_384  # in float32: 25 MB at 384 dims
+PAIR_ROWS = 16_384  # against QUERY_ROWS: 64 MB of scores
+ROUNDING = 1e-6  # error of a cosine in float32
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest candidates of each row, best first: cosines and rows, both (N, K)."""
+
+    cosines_NK: Floats
+    rows_NK: Rows
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The best partner of every line and its margin, in both directions."""
+
+    right_of_left_N: Rows
+    margin_of_left_N: Floats
+    left_of_right_M: Rows
+    margin_of_right_M: Floats
 
 
 def mine_lines(
@@ -59,18 +95,12 @@ def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, se
         if not len(lines):
             raise InvalidInput(f"{lines.path} has no line with a text")
     limit, threads = settings.max_text_chars, settings.workers or usable_cpus()
-    left_UD, left_place_N = _different(embed_lines(left, engine, dim=dim, max_text_chars=limit))
-    right_VD, right_place_M = _different(embed_lines(right, engine, dim=dim, max_text_chars=limit))
+    left_UD, _, left_place_N = _without_copies(embed_lines(left, engine, dim=dim, max_text_chars=limit))
+    right_VD, _, right_place_M = _without_copies(embed_lines(right, engine, dim=dim, max_text_chars=limit))
     with progress("neighbours", total=len(left_UD) + len(right_VD), unit="lines") as bar:
         of_left = nearest(left_UD, right_VD, k, threads=threads, advance=bar.update)
         of_right = nearest(right_VD, left_UD, k, threads=threads, advance=bar.update)
     return mine(ratio_margins(of_left, of_right), left_place_N, right_place_M)
-
-
-def _different(vectors_ND: Halves) -> tuple[Halves, npt.NDArray[np.int64]]:
-    """Return the different vectors, and each row's place among them."""
-    row_U, place_N = different(vectors_ND)
-    return (vectors_ND if len(row_U) == len(vectors_ND) else vectors_ND[row_U]), place_N
 
 
 def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, dim: int, settings: Settings) -> Firsts:
@@ -88,12 +118,11 @@ def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, d
 
 def groups_by_margin(vectors_ND: Halves, *, cosine: float, margin: float, threads: int, advance: Advance) -> Firsts:
     """Group rows of equal vectors, then those with at least that cosine and margin; few rows by cosine alone."""
-    row_U, place_N = different(vectors_ND)
-    if len(row_U) <= NEIGHBOURS:
+    different_UD, row_U, place_N = _without_copies(vectors_ND)
+    if len(row_U) <= GROUP_NEIGHBOURS:
         return leaders(vectors_ND, cosine, advance=advance)
     advance(len(vectors_ND) - len(row_U))
-    different_UD = vectors_ND if len(row_U) == len(vectors_ND) else vectors_ND[row_U]
-    near = nearest_others(different_UD, NEIGHBOURS, threads=threads, advance=advance)
+    near = nearest_others(different_UD, GROUP_NEIGHBOURS, threads=threads, advance=advance)
     leader_U = np.arange(len(row_U))
     for later, earlier in near_pairs(near, margin=margin, cosine=cosine - ROUNDING).tolist():
         if leader_U[later] == later and leader_U[earlier] == earlier:
@@ -140,14 +169,178 @@ def embed_lines(lines: Lines, engine: Engine, *, dim: int, max_text_chars: int) 
 
 def _batches(lines: Lines, max_text_chars: int) -> Iterator[list[str]]:
     for start in range(0, len(lines), BATCH_TEXTS):
-        yield [_text(lines, row, max_text_chars) for row in range(start, min(start + BATCH_TEXTS, len(lines)))]
+        rows = range(start, min(start + BATCH_TEXTS, len(lines)))
+        texts = [lines.text(row) for row in rows]
+        for row, text in zip(rows, texts, strict=True):
+            if len(text) > max_text_chars:
+                raise InvalidInput(
+                    f"{lines.path} line {lines.number(row)} has {len(text)} characters; "
+                    f"the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+                )
+        yield texts
 
 
-def _text(lines: Lines, row: int, max_text_chars: int) -> str:
-    text = lines.text(row)
-    if len(text) > max_text_chars:
-        raise InvalidInput(
-            f"{lines.path} line {lines.number(row)} has {len(text)} characters; "
-            f"the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
-        )
-    return text
+def different(vectors_ND: npt.NDArray[Any]) -> tuple[Rows, Rows]:
+    """Return the first row of each different vector, (U,) in order, and each row's place among them, (N,).
+
+    Memory: some 150 bytes a row.
+    """
+    first: dict[bytes, int] = {}
+    digests = (blake2b(vector_D.tobytes(), digest_size=16).digest() for vector_D in vectors_ND)
+    first_N = np.fromiter((first.setdefault(one, row) for row, one in enumerate(digests)), np.int64, len(vectors_ND))
+    row_U, place_N = np.unique(first_N, return_inverse=True)
+    return row_U, place_N
+
+
+def _without_copies(vectors_ND: Halves) -> tuple[Halves, Rows, Rows]:
+    """Return the different vectors and what `different` returns; where all differ, the vectors are not copied."""
+    row_U, place_N = different(vectors_ND)
+    return (vectors_ND if len(row_U) == len(vectors_ND) else vectors_ND[row_U]), row_U, place_N
+
+
+def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
+    """Divide cos(x, y) by the mean cosine of x and y with their k nearest: Eq. (2) of the paper, "ratio".
+
+    Partners come from the k nearest, as in LASER. Where the mean is not positive, nothing is similar: the margin is 0.
+    """
+    mean_N, mean_M = left.cosines_NK.mean(axis=1), right.cosines_NK.mean(axis=1)
+    margin_NK = _ratio(left.cosines_NK, (mean_N[:, None] + mean_M[left.rows_NK]) / 2)
+    margin_MK = _ratio(right.cosines_NK, (mean_M[:, None] + mean_N[right.rows_NK]) / 2)
+    best_N, best_M = margin_NK.argmax(axis=1), margin_MK.argmax(axis=1)
+    row_N, row_M = np.arange(len(best_N)), np.arange(len(best_M))
+    return Margins(
+        right_of_left_N=left.rows_NK[row_N, best_N],
+        margin_of_left_N=margin_NK[row_N, best_N],
+        left_of_right_M=right.rows_NK[row_M, best_M],
+        margin_of_right_M=margin_MK[row_M, best_M],
+    )
+
+
+def near_pairs(near: Neighbours, *, margin: float, cosine: float) -> Rows:
+    """Return the pairs of one text's rows with at least that margin and cosine, (P, 2), the later row first, in order.
+
+    The margin of a pair is its cosine over the mean cosine of both rows with the farther half of their neighbours.
+
+    near: of each row the nearest others of the same text.
+    """
+    mean_N = near.cosines_NK[:, near.cosines_NK.shape[1] // 2 :].mean(axis=1)
+    margin_NK = _ratio(near.cosines_NK, (mean_N[:, None] + mean_N[near.rows_NK]) / 2)
+    row_P, place_P = np.nonzero((margin_NK >= margin) & (near.cosines_NK >= cosine))
+    pair_P2 = np.stack([row_P, near.rows_NK[row_P, place_P]], axis=1)
+    return np.unique(np.sort(pair_P2, axis=1)[:, ::-1], axis=0)
+
+
+def mine(margins: Margins, left_place_N: Rows, right_place_M: Rows) -> list[Mined]:
+    """Select pairs greedily from both directions: (margin, left row, right row), best first, each row once.
+
+    margins: of the different sentences.  left_place_N, right_place_M: each row's place among them, as `different` gives
+    it. The copies of a sentence take those of its partner in order; copies that are left over may take the next best.
+    """
+    places_U, places_V = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
+    left = np.concatenate([places_U, margins.left_of_right_M])
+    right = np.concatenate([margins.right_of_left_N, places_V])
+    margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
+    order = np.lexsort((right, left, -margin))
+    left_rows, right_rows = _Rows(left_place_N), _Rows(right_place_M)
+    mined = []
+    for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
+        count = min(left_rows.unused(pair[1]), right_rows.unused(pair[2]))
+        rows = zip(left_rows.use(pair[1], count), right_rows.use(pair[2], count), strict=True)
+        mined += [(pair[0], left_row, right_row) for left_row, right_row in rows]
+    return mined
+
+
+class _Rows:
+    """The rows of each different sentence, in order, and how many of them are used."""
+
+    def __init__(self, place_N: Rows) -> None:
+        self._row_N = np.argsort(place_N, kind="stable").tolist()
+        self._stop_U = np.cumsum(np.bincount(place_N)).tolist()
+        self._next_U = [0, *self._stop_U[:-1]]
+
+    def unused(self, place: int) -> int:
+        return int(self._stop_U[place] - self._next_U[place])
+
+    def use(self, place: int, count: int) -> list[int]:
+        start = self._next_U[place]
+        self._next_U[place] += count
+        rows: list[int] = self._row_N[start : start + count]
+        return rows
+
+
+def _ratio(cosine: Floats, mean: Floats) -> Floats:
+    margin: Floats = np.divide(cosine, mean, out=np.zeros_like(cosine), where=mean > 0)
+    return margin
+
+
+def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
+    """Return the k candidates with the largest inner product for each query, best first; all if there are fewer."""
+    import faiss  # here: only these commands and documents need it
+
+    faiss.omp_set_num_threads(threads)
+    k = min(k, len(candidate_MD))
+    cosines_NK = np.empty((len(query_ND), k), np.float32)
+    rows_NK = np.empty((len(query_ND), k), np.int64)
+    for start in range(0, len(query_ND), QUERY_ROWS):
+        query_QD = query_ND[start : start + QUERY_ROWS].astype(np.float32)
+        best_cosines, best_rows = [], []
+        for first in range(0, len(candidate_MD), CANDIDATE_ROWS):
+            candidate_CD = candidate_MD[first : first + CANDIDATE_ROWS].astype(np.float32)
+            cosines, rows = faiss.knn(
+                query_QD, candidate_CD, min(k, len(candidate_CD)), metric=faiss.METRIC_INNER_PRODUCT
+            )
+            best_cosines.append(cosines)
+            best_rows.append(rows + first)
+        all_cosines, all_rows = np.hstack(best_cosines), np.hstack(best_rows)
+        order_QK = np.argsort(-all_cosines, axis=1, kind="stable")[:, :k]
+        stop = start + len(query_QD)
+        cosines_NK[start:stop] = np.take_along_axis(all_cosines, order_QK, axis=1)
+        rows_NK[start:stop] = np.take_along_axis(all_rows, order_QK, axis=1)
+        advance(len(query_QD))
+    return Neighbours(cosines_NK, rows_NK)
+
+
+def nearest_others(vectors_ND: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
+    """Return the k nearest other rows of each row, as `nearest` does."""
+    near = nearest(vectors_ND, vectors_ND, k + 1, threads=threads, advance=advance)
+    is_other = near.rows_NK != np.arange(len(vectors_ND))[:, None]
+    is_other[is_other.all(axis=1), -1] = False  # as many equal ones came before it
+    shape = (len(vectors_ND), near.rows_NK.shape[1] - 1)
+    return Neighbours(near.cosines_NK[is_other].reshape(shape), near.rows_NK[is_other].reshape(shape))
+
+
+def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> Rows:
+    """Return each row's leader, (N,): the earliest leader with at least the threshold's cosine, or the row itself."""
+    leader_N = np.arange(len(vectors_ND))
+    least = threshold - ROUNDING
+    for start in range(0, len(vectors_ND), QUERY_ROWS):
+        query_QD = _unit(vectors_ND[start : start + QUERY_ROWS])
+        stop = start + len(query_QD)
+        for first in range(0, start, PAIR_ROWS):  # earlier blocks: their leaders are final
+            last = min(first + PAIR_ROWS, start)
+            leading = first + np.flatnonzero(leader_N[first:last] == np.arange(first, last))
+            if not len(leading):
+                continue
+            is_near = query_QD @ _unit(vectors_ND[leading]).T >= least
+            found = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
+            leader_N[start:stop][found] = leading[is_near[found].argmax(axis=1)]
+        _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= least, start)
+        advance(len(query_QD))
+    return leader_N
+
+
+def _unit(vectors_ND: Halves) -> Floats:
+    wide_ND = vectors_ND.astype(np.float32)
+    unit_ND: Floats = wide_ND / np.maximum(np.linalg.norm(wide_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return unit_ND
+
+
+def _lead_within(leader_Q: Rows, is_near_QQ: npt.NDArray[np.bool_], start: int) -> None:
+    """Find leaders, row by row, for the rows of a block that have none in earlier blocks."""
+    leads_Q = np.zeros(len(leader_Q), np.bool_)
+    for row in np.flatnonzero(leader_Q == start + np.arange(len(leader_Q))).tolist():
+        near = is_near_QQ[row, :row] & leads_Q[:row]
+        if near.any():
+            leader_Q[row] = start + near.argmax()
+        else:
+            leads_Q[row] = True

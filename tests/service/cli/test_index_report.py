@@ -9,9 +9,8 @@ import pytest
 from service.document_index import load_collections
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
-from service.offline.report.figures import hubs, pairs, tail
-from service.offline.report.nearest import Nearest
-from service.offline.report.sample import opening, script_of
+from service.offline.report import hubs, pairs, tail
+from service.offline.report_sample import Nearest, opening, script_of
 from service.settings import Settings
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
 from tests.service.cli.conftest import Crosslet

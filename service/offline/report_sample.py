@@ -1,23 +1,22 @@
-"""Draws documents of a store, and makes queries of their openings. Measures nothing.
+"""Draws documents of a store, makes queries of their openings, and finds the exact nearest documents of each.
 
-S sampled documents
+Q queries, S sampled documents, K nearest, N documents of a batch, P their passages
 """
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.documents.document import Rows, Span
+from service.documents.document import Rows, Span, Vectors
 from service.documents.store.store import Snapshot
 
 BATCH = 512
+COMPARED = 64  # documents at once, which may have hundreds of passages each
 OPENING_CHARS = 60
 LEAST_CHARS = 8  # a shorter text has no opening that says something
-
-
 OTHER = "other"
 MOST = 20  # languages told apart; the rest are OTHER
 LEAST_DOCUMENTS = 20  # of a language that has figures of its own
@@ -99,3 +98,51 @@ def grouped(languages: Iterable[str]) -> list[str]:
     counts = Counter(languages).most_common()
     named = [name for name, count in counts[:MOST] if count >= LEAST_DOCUMENTS]
     return named if len(named) == len(counts) else [*named, OTHER]
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest documents of each query, best first. Where there are fewer: row -1, score -inf."""
+
+    scores_QK: Vectors
+    rows_QK: Rows
+
+    def without(self, own_Q: Rows) -> "Nearest":
+        """Return the hits without one row of each query, or without the last hit if that row is not among them."""
+        is_own_QK = self.rows_QK == own_Q[:, None]
+        is_own_QK[~is_own_QK.any(axis=1), -1] = True
+        queries, kept = len(own_Q), self.rows_QK.shape[1] - 1
+        return Nearest(
+            self.scores_QK[~is_own_QK].reshape(queries, kept), self.rows_QK[~is_own_QK].reshape(queries, kept)
+        )
+
+
+def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
+    """Return the rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
+    parts = [_scores_of(snapshot, rows[start : start + COMPARED], query_QD) for start in range(0, len(rows), COMPARED)]
+    return np.concatenate([rows_N for rows_N, _ in parts]), np.concatenate([scores for _, scores in parts], axis=1)
+
+
+def _scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
+    row_P, vectors_PD = snapshot.vectors_of_documents(rows)
+    rows_N, first_N = np.unique(row_P, return_index=True)
+    return rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
+
+
+def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
+    """Compare every query with every passage. Memory: Q scores for each passage of 64 documents.
+
+    advance: called with the number of further documents compared.
+    """
+    scores_QK = np.full((len(query_QD), k), -np.inf, np.float32)
+    rows_QK = np.full((len(query_QD), k), -1, np.int64)
+    rows = snapshot.rows()
+    for start in range(0, len(rows), COMPARED):
+        rows_N, scores_QN = scores_of(snapshot, rows[start : start + COMPARED].tolist(), query_QD)
+        scores_QN = np.concatenate([scores_QK, scores_QN], axis=1)
+        rows_QN = np.concatenate([rows_QK, np.broadcast_to(rows_N, (len(query_QD), len(rows_N)))], axis=1)
+        best_QK = np.argpartition(-scores_QN, k - 1, axis=1)[:, :k]
+        scores_QK, rows_QK = np.take_along_axis(scores_QN, best_QK, 1), np.take_along_axis(rows_QN, best_QK, 1)
+        advance(len(rows_N))
+    order_QK = np.argsort(-scores_QK, axis=1, kind="stable")
+    return Nearest(np.take_along_axis(scores_QK, order_QK, 1), np.take_along_axis(rows_QK, order_QK, 1))

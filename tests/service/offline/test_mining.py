@@ -5,10 +5,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.offline import neighbours
-from service.offline.margin import Mined, Neighbours, different, mine, near_pairs, ratio_margins
-from service.offline.mining import NEIGHBOURS, groups_by_margin
-from service.offline.neighbours import leaders, nearest, nearest_others
+from service.offline import mining
+from service.offline.mining import (
+    GROUP_NEIGHBOURS,
+    Mined,
+    Neighbours,
+    different,
+    groups_by_margin,
+    leaders,
+    mine,
+    near_pairs,
+    nearest,
+    nearest_others,
+    ratio_margins,
+)
 
 
 def halves(count: int, *, seed: int = 0, dim: int = 24) -> np.ndarray:
@@ -17,9 +27,9 @@ def halves(count: int, *, seed: int = 0, dim: int = 24) -> np.ndarray:
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "QUERY_ROWS", 7)
-    monkeypatch.setattr(neighbours, "CANDIDATE_ROWS", 11)
-    monkeypatch.setattr(neighbours, "PAIR_ROWS", 5)
+    monkeypatch.setattr(mining, "QUERY_ROWS", 7)
+    monkeypatch.setattr(mining, "CANDIDATE_ROWS", 11)
+    monkeypatch.setattr(mining, "PAIR_ROWS", 5)
 
 
 @pytest.mark.parametrize("k", [1, 4, 13, 100])
@@ -119,11 +129,11 @@ def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin:
     vectors = vectors[np.random.default_rng(seed).integers(0, max(1, count), count)]  # some are equal
     exact = vectors.astype(np.float32).astype(np.float64)
     rows, places = different(vectors)
-    assume(len(rows) > NEIGHBOURS)
+    assume(len(rows) > GROUP_NEIGHBOURS)
     scores = exact[rows] @ exact[rows].T
     np.fill_diagonal(scores, -np.inf)
-    nearest_NK = np.argsort(-scores, axis=1)[:, :NEIGHBOURS]
-    mean = np.take_along_axis(scores, nearest_NK[:, NEIGHBOURS // 2 :], axis=1).mean(axis=1)
+    nearest_NK = np.argsort(-scores, axis=1)[:, :GROUP_NEIGHBOURS]
+    mean = np.take_along_axis(scores, nearest_NK[:, GROUP_NEIGHBOURS // 2 :], axis=1).mean(axis=1)
     near = np.zeros(scores.shape, bool)
     for row, other in itertools.product(range(len(nearest_NK)), range(len(nearest_NK))):
         if other not in nearest_NK[row]:
@@ -136,7 +146,7 @@ def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin:
     assert found.tolist() == expected
 
 
-@given(st.integers(0, 10_000), st.integers(0, NEIGHBOURS))
+@given(st.integers(0, 10_000), st.integers(0, GROUP_NEIGHBOURS))
 def test_few_lines_are_grouped_by_cosine_alone(seed: int, count: int) -> None:
     vectors = halves(count, seed=seed, dim=3)
     found = groups_by_margin(vectors, cosine=0.8, margin=1.6, threads=1, advance=lambda rows: None)

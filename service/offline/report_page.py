@@ -6,8 +6,7 @@ from html import escape
 
 import numpy as np
 
-from service.offline.report.figures import Floats, Pairs
-from service.offline.report.measure import Report
+from service.offline.report import Floats, Pairs, Report
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5a6472; --paper: #fff; --card: #f4f6f8; --line: #c8ced6;
