@@ -1,11 +1,12 @@
-"""What a subcommand of `crosslet` consists of, and the arguments and texts that several are given."""
+"""What a subcommand of `crosslet` consists of, and the options and texts that several are given."""
 
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,6 +19,8 @@ from service.settings import Settings
 
 UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte-order marks, as Python decodes bytes that are not UTF-8
 
+Argument = tuple[Sequence[str], Mapping[str, Any]]  # what `ArgumentParser.add_argument` takes
+
 
 @dataclass(frozen=True)
 class Subcommand:
@@ -25,8 +28,13 @@ class Subcommand:
 
     run: Callable[[argparse.Namespace, Settings], None]
     help: str
-    arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    arguments: Sequence[Argument] = ()
     use: Use | None = None  # what the model is used for; None: it is not loaded
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Declare an argument, as `ArgumentParser.add_argument` takes it."""
+    return names, options
 
 
 def positive(text: str) -> int:
@@ -67,37 +75,31 @@ def utf8(text: str) -> str:
     return text
 
 
-def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's default prompt, if any") -> None:
-    """Add --prompt-name, for commands that embed texts of any kind."""
-    parser.add_argument(
-        "--prompt-name", metavar="NAME", help=f"prompt of the model to prepend to each text (default: {default})"
-    )
+def prompt_option(default: str = "the model's default prompt, if any") -> Argument:
+    """Declare --prompt-name, for commands that embed texts. default: what is taken without it."""
+    help_ = f"prompt of the model to prepend to each text (default: {default})"
+    return argument("--prompt-name", metavar="NAME", help=help_)
 
 
-def collection_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --collection, for commands on the documents of one collection."""
-    parser.add_argument(
-        "--collection",
-        type=utf8,
-        default=DEFAULT_NAME,
-        metavar="NAME",
-        help=f"named set of documents (default: {DEFAULT_NAME})",
-    )
+def json_option(otherwise: str = "a table") -> Argument:
+    """Declare --json. otherwise: what is printed on a terminal without it."""
+    return argument("--json", action="store_true", help=f"print JSON (default: {otherwise} on a terminal, else JSON)")
 
 
-def engine_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --engine, for commands that embed documents."""
-    parser.add_argument(
-        "--engine",
-        choices=["threads", "ray"],
-        default="threads",
-        help="how to embed: on this machine or on a Ray cluster (default: threads)",
-    )
-
-
-def out_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --out, for commands with a large output."""
-    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
+COLLECTION = argument(
+    "--collection",
+    type=utf8,
+    default=DEFAULT_NAME,
+    metavar="NAME",
+    help=f"named set of documents (default: {DEFAULT_NAME})",
+)
+ENGINE = argument(
+    "--engine",
+    choices=["threads", "ray"],
+    default="threads",
+    help="how to embed: on this machine or on a Ray cluster (default: threads)",
+)
+OUT = argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
 
 
 def local_store(settings: Settings) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import orjson
 
-from service.cli.arguments import prompt_argument, readable, texts_of
-from service.cli.table import json_argument, one_line, print_json, table, terminal_columns, wants_table
+from service.cli.arguments import Subcommand, argument, json_option, prompt_option, readable, texts_of
+from service.cli.start_trial import Use
+from service.cli.table import one_line, print_json, table, terminal_columns, wants_table
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings
 
@@ -116,36 +117,47 @@ def _averages(evaluation: Mapping[str, object]) -> dict[str, float]:
     return {name: float(mean) for name, mean in means.items() if isinstance(mean, int | float)}
 
 
-def embed_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `embed`."""
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="texts; without any, the lines of standard input, except blank ones"
-    )
-    _reading_arguments(parser)
-
-
-def similarity_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `similarity`."""
-    parser.add_argument("first", metavar="TEXT", help="text to compare the others with")
-    parser.add_argument("others", nargs="+", metavar="TEXT", help="texts to compare it with")
-    json_argument(parser)
-    _reading_arguments(parser)
-
-
-def info_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `info`."""
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        type=Path,
-        metavar="FOLDER",
-        help="of an encoder or a re-ranker (default: the one of --model)",
-    )
-    json_argument(parser, otherwise="one screen")
-
-
-def _reading_arguments(parser: argparse.ArgumentParser) -> None:
-    prompt_argument(parser)
-    parser.add_argument(
-        "--space", metavar="NAME", help="space of another model to map vectors into (default: the model's own)"
-    )
+SPACE = argument(
+    "--space", metavar="NAME", help="space of another model to map vectors into (default: the model's own)"
+)
+EMBED = Subcommand(
+    embed,
+    "print the vectors of texts, one JSON line each",
+    [
+        argument(
+            "texts",
+            nargs="*",
+            metavar="TEXT",
+            help="texts; without any, the lines of standard input, except blank ones",
+        ),
+        prompt_option(),
+        SPACE,
+    ],
+    Use.EMBED,
+)
+SIMILARITY = Subcommand(
+    similarity,
+    "compare a text with others, in any language",
+    [
+        argument("first", metavar="TEXT", help="text to compare the others with"),
+        argument("others", nargs="+", metavar="TEXT", help="texts to compare it with"),
+        json_option(),
+        prompt_option(),
+        SPACE,
+    ],
+    Use.EMBED,
+)
+INFO = Subcommand(
+    info,
+    "print what a model is",
+    [
+        argument(
+            "folder",
+            nargs="?",
+            type=Path,
+            metavar="FOLDER",
+            help="of an encoder or a re-ranker (default: the one of --model)",
+        ),
+        json_option(otherwise="one screen"),
+    ],
+)

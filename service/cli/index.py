@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from service.cli.arguments import Subcommand, collection_argument, engine_argument, local_store, out_argument
-from service.cli.index_load import build, build_arguments, import_arguments, import_documents
-from service.cli.index_report import report, report_arguments
+from service.cli.arguments import COLLECTION, ENGINE, OUT, Subcommand, argument, json_option, local_store, positive
+from service.cli.index_load import BUILD, IMPORT
 from service.cli.start_trial import Use
-from service.cli.table import print_json
+from service.cli.table import print_json, wants_table
+from service.documents.names import DEFAULT_NAME
 from service.errors import StartError, StoreError, StoreInUse
 from service.settings import Settings
 
+REPORT_PAGE = Path("index-report.html")
+REPORT_SAMPLE = 2000
+LANGUAGE_FIELD = "lang"
+
 if TYPE_CHECKING:
-    from service.documents.ingest import Report
+    from service.documents.report_file import Summary
 
 
 def export_store(options: argparse.Namespace, settings: Settings) -> None:
@@ -29,17 +33,13 @@ def export_store(options: argparse.Namespace, settings: Settings) -> None:
     from service.offline.repair import export_lines
     from service.offline.store_file import open_store_file
 
-    with (
-        open_store_file(local_store(settings)) as whole,
-        writing(options.out, is_private=True) as out,
-        progress(
-            "export", total=whole.named(options.collection).count(truncated=options.truncated), unit="documents"
-        ) as bar,
-    ):
-        file = whole.named(options.collection)
-        for line in export_lines(file, vectors=options.vectors == "base64", truncated=options.truncated):
-            out.write(line)
-            bar.update()
+    with open_store_file(local_store(settings)) as store, writing(options.out, is_private=True) as out:
+        file = store.named(options.collection)
+        count = file.count(truncated=options.truncated)
+        with progress("export", total=count, unit="documents") as bar:
+            for line in export_lines(file, vectors=options.vectors == "base64", truncated=options.truncated):
+                out.write(line)
+                bar.update()
 
 
 def print_stats(options: argparse.Namespace, settings: Settings) -> None:
@@ -147,12 +147,8 @@ def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
     with open_store_file(path) as file:
         count = file.total()
     with progress("re-embed", total=count, unit="documents") as bar:
-
-        def advance(read: int, _: "Report") -> None:
-            bar.update(read - bar.n)
-
         try:
-            done = work.copy(engine, advance=advance)
+            done = work.copy(engine, advance=lambda read, _: bar.update(read - bar.n))
         except KeyboardInterrupt as exc:
             raise StartError("stopped; run the same command again to continue") from exc
     sys.stderr.write(f"{done}\n")
@@ -202,43 +198,152 @@ def restore_store(options: argparse.Namespace, settings: Settings) -> None:
     )
 
 
-def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    out_argument(parser)
-    collection_argument(parser)
-    parser.add_argument(
-        "--truncated", action="store_true", help="only documents of which the model read only the beginning"
-    )
-    parser.add_argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32")
+def report(options: argparse.Namespace, settings: Settings) -> None:
+    """Measure a collection and write a page. A service may use the store meanwhile.
+
+    Of the default collection the summary is also kept beside the store, for GET /info.
+
+    Raises: StartError: the model or the store is refused, or there is no such collection, or it has too few documents.
+        StorageFull: the disk is full.
+    """
+    from service.documents.live_index import IndexMaintenance
+    from service.documents.store.catalog import unknown
+    from service.documents.store.store import DocumentStore
+    from service.documents.vectors.snapshots import SnapshotFolder
+    from service.model.encoder import choose_encoder
+    from service.model.spaces import stored_as
+    from service.offline.embedding import stored_engine
+    from service.offline.output import progress, writing
+    from service.offline.report import measure
+    from service.offline.report_page import html
+    from service.offline.store_file import check_there
+
+    path = local_store(settings)
+    check_there(path)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    stored = stored_as(encoder.manifest, settings.space)
+    engine = stored_engine("threads", encoder, settings, prompt=encoder.prompts.query)
+    with writing(options.out, is_private=True) as out:
+        store = DocumentStore(path, fingerprint=stored.fingerprint, dim=stored.dim, read_only=True)
+        try:
+            number = store.catalog.number_of(options.collection)
+            if number is None:
+                raise unknown(options.collection, [one.name for one in store.catalog.listed()], path)
+            store.select(number)
+            snapshots = SnapshotFolder(settings.data, fingerprint=stored.fingerprint, collection=number, read_only=True)
+            index = IndexMaintenance(
+                store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
+            ).load()
+            with store.snapshot() as snapshot, progress("report", total=snapshot.count(), unit="documents") as bar:
+                found = measure(
+                    snapshot,
+                    index,
+                    encoder,
+                    engine,
+                    fingerprint=stored.fingerprint,
+                    most=options.sample,
+                    field=options.language_field,
+                    advance=bar.update,
+                )
+        finally:
+            store.close()
+        out.write(html(found, collection=options.collection).encode())
+    _print(found.summary, options)
+    if options.collection == DEFAULT_NAME:
+        _keep(found.summary, settings.data)
+    sys.stderr.write(f"crosslet: wrote {options.out}\n")
 
 
-def _backup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="file to write; an existing one is replaced at the end")
+def _keep(summary: "Summary", folder: Path) -> None:
+    from service.documents.report_file import write_summary
+
+    try:
+        write_summary(folder, summary)
+    except OSError as exc:
+        sys.stderr.write(f"crosslet: GET /info will not show it: {folder} cannot be written ({exc.strerror})\n")
 
 
-def _restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="backup from `index backup` or POST /backup")
-    parser.add_argument("--force", action="store_true", help="replace existing documents")
+def _print(summary: "Summary", options: argparse.Namespace) -> None:
+    if not wants_table(options):
+        print_json(dataclasses.asdict(summary))
+        return
+    least = summary.min_scores.get("all")
+    lines = [
+        ("documents", f"{summary.documents:,}, of which {summary.sampled:,} drawn"),
+        ("recall of the index", f"{summary.recall:.1%}"),
+        ("own document in the first ten", f"{summary.found:.1%}"),
+        ("suggested min_score", "too few documents" if least is None else f"{least:.2f}"),
+        ("widest bias by language", f"{summary.language_bias:.3f}"),
+        ("hubs", str(summary.hubs)),
+        ("documents cut", f"{summary.cut:.1%}"),
+    ]
+    width = max(len(name) for name, _ in lines)
+    sys.stdout.write("".join(f"{name:<{width}}  {value}\n" for name, value in lines))
+    sys.stdout.flush()
 
 
 INDEX_SUBCOMMANDS = {
-    "index build": Subcommand(build, "load new and changed documents from a file", build_arguments, Use.DOCUMENTS),
-    "index import": Subcommand(
-        import_documents,
-        "load documents with vectors computed elsewhere by the same model",
-        import_arguments,
+    "index build": BUILD,
+    "index import": IMPORT,
+    "index re-embed": Subcommand(
+        reembed_store, "re-embed the documents with another model (--model)", [ENGINE], Use.DOCUMENTS
+    ),
+    "index export": Subcommand(
+        export_store,
+        "write every document as a line of JSON",
+        [
+            OUT,
+            COLLECTION,
+            argument(
+                "--truncated", action="store_true", help="only documents of which the model read only the beginning"
+            ),
+            argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32"),
+        ],
+    ),
+    "index stats": Subcommand(print_stats, "print what the document store holds", [COLLECTION]),
+    "index report": Subcommand(
+        report,
+        "measure how well these documents are found, and write a page",
+        [
+            argument(
+                "--out",
+                type=Path,
+                metavar="FILE",
+                default=REPORT_PAGE,
+                help=f"page to write (default: {REPORT_PAGE})",
+            ),
+            argument(
+                "--language-field",
+                metavar="NAME",
+                default=LANGUAGE_FIELD,
+                help="metadata field with a document's language; without it, its script counts "
+                f"(default: {LANGUAGE_FIELD})",
+            ),
+            argument(
+                "--sample",
+                type=positive,
+                default=REPORT_SAMPLE,
+                help=f"documents to draw and to ask with (default: {REPORT_SAMPLE})",
+            ),
+            COLLECTION,
+            json_option(otherwise="text"),
+        ],
         Use.DOCUMENTS,
     ),
-    "index re-embed": Subcommand(
-        reembed_store, "re-embed the documents with another model (--model)", engine_argument, Use.DOCUMENTS
-    ),
-    "index export": Subcommand(export_store, "write every document as a line of JSON", _export_arguments),
-    "index stats": Subcommand(print_stats, "print what the document store holds", collection_argument),
-    "index report": Subcommand(
-        report, "measure how well these documents are found, and write a page", report_arguments, Use.DOCUMENTS
-    ),
     "index verify": Subcommand(verify_store, "check the document store"),
-    "index repair": Subcommand(repair_store, "recompute damaged vectors", engine_argument, Use.DOCUMENTS),
-    "index backup": Subcommand(back_up_store, "back up the documents to one file", _backup_arguments),
-    "index restore": Subcommand(restore_store, "replace the documents by a backup", _restore_arguments),
+    "index repair": Subcommand(repair_store, "recompute damaged vectors", [ENGINE], Use.DOCUMENTS),
+    "index backup": Subcommand(
+        back_up_store,
+        "back up the documents to one file",
+        [argument("file", type=Path, metavar="FILE", help="file to write; an existing one is replaced at the end")],
+    ),
+    "index restore": Subcommand(
+        restore_store,
+        "replace the documents by a backup",
+        [
+            argument("file", type=Path, metavar="FILE", help="backup from `index backup` or POST /backup"),
+            argument("--force", action="store_true", help="replace existing documents"),
+        ],
+    ),
     "index compact": Subcommand(compact_store, "free the disk space of deleted documents"),
 }

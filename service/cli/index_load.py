@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.arguments import collection_argument, engine_argument
+from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument
+from service.cli.start_trial import Use
 from service.documents.names import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.settings import Settings
@@ -185,46 +186,53 @@ def _column_types(options: argparse.Namespace) -> "ColumnTypes | None":
     return None if options.types is None else column_types(options.types, tell)
 
 
-def build_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `index build`."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
-    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
-    parser.add_argument(
-        "--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"
-    )
-    parser.add_argument(
-        "--chunk",
-        action=argparse.BooleanOptionalAction,
-        help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
-    )
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
-    )
-    parser.add_argument(
-        "--types",
-        metavar="COLUMN=TYPE,..",
-        help="types of a CSV file's columns: text, int, float, bool or json; auto: by the first rows (default: text)",
-    )
-    engine_argument(parser)
-    collection_argument(parser)
-
-
-def import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `index import`."""
-    parser.add_argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as for index build")
-    parser.add_argument(
-        "vectors",
-        type=Path,
-        metavar="VECTORS",
-        help="one for each line, in order: .npy of float32 or float16, or a flat FAISS index; they must come from "
-        "this model",
-    )
-    parser.add_argument(
-        "--no-model-check",
-        dest="model_check",
-        action="store_false",
-        help="skip the check that embeds some of the texts to see whether the vectors are this model's",
-    )
-    collection_argument(parser)
+BUILD = Subcommand(
+    build,
+    "load new and changed documents from a file",
+    [
+        argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin"),
+        argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell"),
+        argument("--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"),
+        argument(
+            "--chunk",
+            action=argparse.BooleanOptionalAction,
+            help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
+        ),
+        argument(
+            "--url",
+            metavar="URL",
+            help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
+        ),
+        argument(
+            "--types",
+            metavar="COLUMN=TYPE,..",
+            help="types of a CSV file's columns: text, int, float, bool or json; auto: by the first rows (default: "
+            "text)",
+        ),
+        ENGINE,
+        COLLECTION,
+    ],
+    Use.DOCUMENTS,
+)
+IMPORT = Subcommand(
+    import_documents,
+    "load documents with vectors computed elsewhere by the same model",
+    [
+        argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as for index build"),
+        argument(
+            "vectors",
+            type=Path,
+            metavar="VECTORS",
+            help="one for each line, in order: .npy of float32 or float16, or a flat FAISS index; they must come from "
+            "this model",
+        ),
+        argument(
+            "--no-model-check",
+            dest="model_check",
+            action="store_false",
+            help="skip the check that embeds some of the texts to see whether the vectors are this model's",
+        ),
+        COLLECTION,
+    ],
+    Use.DOCUMENTS,
+)

@@ -13,12 +13,12 @@ from types import FrameType
 from typing import Any
 
 from service.cli.arguments import Subcommand
-from service.cli.encode import embed, embed_arguments, info, info_arguments, similarity, similarity_arguments
+from service.cli.encode import EMBED, INFO, SIMILARITY
 from service.cli.index import INDEX_SUBCOMMANDS
-from service.cli.mining import TEXT_SUBCOMMANDS
-from service.cli.search import rerank, rerank_arguments, search, search_arguments
+from service.cli.mining import DEDUP, MINE
+from service.cli.search import RERANK, SEARCH
 from service.cli.serve import serve
-from service.cli.settings import print_settings, setting_arguments, settings_arguments, settings_of
+from service.cli.settings import SETTINGS, setting_options, settings_of
 from service.cli.start_trial import Use, try_start
 from service.errors import CrossletError
 from service.process.address_space import WORKING_BYTES, check_start
@@ -32,18 +32,15 @@ REFUSED = 2
 EPILOG = "`crosslet settings` lists the settings that the environment can change."
 SUBCOMMANDS = {
     "serve": Subcommand(serve, "serve over HTTP", use=Use.SERVE),
-    "embed": Subcommand(embed, "print the vectors of texts, one JSON line each", embed_arguments, Use.EMBED),
-    "similarity": Subcommand(
-        similarity, "compare a text with others, in any language", similarity_arguments, Use.EMBED
-    ),
-    "search": Subcommand(search, "search the documents, without a server", search_arguments, Use.DOCUMENTS),
-    "rerank": Subcommand(
-        rerank, "put the lines of a file in order by how well they answer a query", rerank_arguments, Use.RERANK
-    ),
-    "info": Subcommand(info, "print what a model is", info_arguments),
-    "settings": Subcommand(print_settings, "list the settings with the values in force", settings_arguments),
+    "embed": EMBED,
+    "similarity": SIMILARITY,
+    "search": SEARCH,
+    "rerank": RERANK,
+    "info": INFO,
+    "settings": SETTINGS,
     **INDEX_SUBCOMMANDS,
-    **TEXT_SUBCOMMANDS,
+    "mine": MINE,
+    "dedup": DEDUP,
 }
 GROUPS = {"index": "load, export, check and back up local documents"}  # groups of subcommands with a name of two words
 
@@ -143,8 +140,8 @@ def parser_of(commands: Mapping[str, Subcommand], groups: Mapping[str, str], plu
             epilog=EPILOG,
         )
         subparser.set_defaults(command=command)
-        subcommand.arguments(subparser)
-        setting_arguments(subparser, settings_used(command, subcommand))
+        for names, options in [*subcommand.arguments, *setting_options(settings_used(command, subcommand))]:
+            subparser.add_argument(*names, **options)
     return parser
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from service.cli.arguments import Subcommand, finite, out_argument, positive, prompt_argument
+from service.cli.arguments import OUT, Subcommand, argument, finite, positive, prompt_option
 from service.cli.start_trial import Use
 from service.settings import Settings
 
@@ -65,44 +65,47 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
             out.write(line)
 
 
-def _mine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("left", type=Path, metavar="A.txt", help="one sentence a line")
-    parser.add_argument("right", type=Path, metavar="B.txt", help="one sentence a line")
-    out_argument(parser)
-    prompt_argument(parser)
-    parser.add_argument(
-        "--threshold",
-        type=finite,
-        default=MARGIN,
-        help=f"smallest margin of a pair; 1.06 finds more, and more wrong ones (default: {MARGIN})",
-    )
-    parser.add_argument(
-        "--k", type=positive, default=NEIGHBOURS, help=f"neighbours to compute the margin from (default: {NEIGHBOURS})"
-    )
-
-
-def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="one sentence a line, or .jsonl with a text in each line"
-    )
-    out_argument(parser)
-    prompt_argument(parser)
-    parser.add_argument(
-        "--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines (default: {COSINE})"
-    )
-    parser.add_argument(
-        "--margin",
-        type=finite,
-        default=DEDUP_MARGIN,
-        help=f"smallest cosine over the mean with other lines (default: {DEDUP_MARGIN}); 0: --threshold alone counts, "
-        "which then should be 0.9 or so",
-    )
-    parser.add_argument("--keep", choices=["first"], help="write the file with only the first line of each group")
-
-
-TEXT_SUBCOMMANDS = {
-    "mine": Subcommand(
-        mine, "find translations between two files of one sentence a line", _mine_arguments, Use.DOCUMENTS
-    ),
-    "dedup": Subcommand(dedup, "find lines that say the same, in any language", _dedup_arguments, Use.DOCUMENTS),
-}
+MINE = Subcommand(
+    mine,
+    "find translations between two files of one sentence a line",
+    [
+        argument("left", type=Path, metavar="A.txt", help="one sentence a line"),
+        argument("right", type=Path, metavar="B.txt", help="one sentence a line"),
+        OUT,
+        prompt_option(),
+        argument(
+            "--threshold",
+            type=finite,
+            default=MARGIN,
+            help=f"smallest margin of a pair; 1.06 finds more, and more wrong ones (default: {MARGIN})",
+        ),
+        argument(
+            "--k",
+            type=positive,
+            default=NEIGHBOURS,
+            help=f"neighbours to compute the margin from (default: {NEIGHBOURS})",
+        ),
+    ],
+    Use.DOCUMENTS,
+)
+DEDUP = Subcommand(
+    dedup,
+    "find lines that say the same, in any language",
+    [
+        argument("file", type=Path, metavar="FILE", help="one sentence a line, or .jsonl with a text in each line"),
+        OUT,
+        prompt_option(),
+        argument(
+            "--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines (default: {COSINE})"
+        ),
+        argument(
+            "--margin",
+            type=finite,
+            default=DEDUP_MARGIN,
+            help=f"smallest cosine over the mean with other lines (default: {DEDUP_MARGIN}); 0: --threshold alone "
+            "counts, which then should be 0.9 or so",
+        ),
+        argument("--keep", choices=["first"], help="write the file with only the first line of each group"),
+    ],
+    Use.DOCUMENTS,
+)

@@ -6,26 +6,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from service.cli.arguments import collection_argument, json_object, positive, prompt_argument, readable, readable_query
-from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
+from service.cli.arguments import (
+    COLLECTION,
+    Subcommand,
+    argument,
+    json_object,
+    json_option,
+    positive,
+    prompt_option,
+    readable,
+    readable_query,
+)
+from service.cli.start_trial import Use
+from service.cli.table import described, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
 from service.settings import Settings
 from service.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from service.documents.document import Vectors
-    from service.documents.interface import Match, Query
-    from service.model.encoder import Encoder
+    from service.documents.interface import Match
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents that answer a query: a table, or one JSON line each. Says so if there is none.
 
     Raises: StartError: the store is missing, unreadable, or another model's.
-        InvalidInput: the query is empty, too long or not UTF-8.
+        InvalidInput: the query is empty, too long or not UTF-8, or the model has no such prompt.
     """
     from service.document_index import load_collection
+    from service.documents.interface import Query
     from service.model.encoder import choose_encoder
     from service.offline.store_file import check_there
 
@@ -36,7 +46,13 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     mode = options.mode or settings.default_mode
     collection = load_collection(settings, encoder.manifest, name=options.collection, read_only=True)
     try:
-        asked = _asked(query, mode, encoder, options, settings)
+        vector_D = None
+        if mode != "keywords":
+            prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
+            vector_D = encoder.encode(prompt + query).vector
+            if settings.space:
+                vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
+        asked = Query(vector_D, None if mode == "dense" else query)
         matches = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)[0]
     finally:
         collection.close()
@@ -67,23 +83,6 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
             return
         for row in best:
             print_json({"line": lines.number(row), "score": scores[row], "text": lines.text(row)})
-
-
-def _asked(query: str, mode: Mode, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Query":
-    from service.documents.interface import Query
-
-    vector_D = None if mode == "keywords" else _vector_of(query, encoder, options, settings)
-    return Query(vector_D, None if mode == "dense" else query)
-
-
-def _vector_of(query: str, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Vectors":
-    """Return the query's vector, (D,), in the space of the documents.
-
-    Raises: InvalidInput: the model has no such prompt.
-    """
-    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
-    vector_D = encoder.encode(prompt + query).vector
-    return encoder.spaces.maps[settings.space](vector_D[None])[0] if settings.space else vector_D
 
 
 def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
@@ -128,27 +127,38 @@ def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> st
     return "no document matches the filter" if options.filter else "no document matches"
 
 
-def search_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `search`."""
-    parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
-    parser.add_argument("--top-k", type=positive, default=10, metavar="N", help="number of documents (default: 10)")
-    parser.add_argument(
-        "--filter", type=json_object, metavar="JSON", help="""conditions on the metadata, such as '{"lang": "de"}'"""
-    )
-    parser.add_argument(
-        "--mode",
-        choices=get_args(Mode),
-        help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
-    )
-    collection_argument(parser)
-    json_argument(parser)
-    prompt_argument(parser, "the one named query, if any")
-
-
-def rerank_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `rerank`."""
-    parser.add_argument("query", metavar="QUERY", help="query, in any language of the model")
-    parser.add_argument("file", type=Path, metavar="FILE", help="one passage a line, or .jsonl with a text in each")
-    parser.add_argument("--top-k", type=positive, default=10, metavar="N", help="number of passages (default: 10)")
-    parser.add_argument("--windows", action="store_true", help="score a long passage by the best of its windows")
-    json_argument(parser)
+SEARCH = Subcommand(
+    search,
+    "search the documents, without a server",
+    [
+        argument("query", metavar="QUERY", help="text to search for, in any language of the model"),
+        argument("--top-k", type=positive, default=10, metavar="N", help="number of documents (default: 10)"),
+        argument(
+            "--filter",
+            type=json_object,
+            metavar="JSON",
+            help="""conditions on the metadata, such as '{"lang": "de"}'""",
+        ),
+        argument(
+            "--mode",
+            choices=get_args(Mode),
+            help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
+        ),
+        COLLECTION,
+        json_option(),
+        prompt_option("the one named query, if any"),
+    ],
+    Use.DOCUMENTS,
+)
+RERANK = Subcommand(
+    rerank,
+    "put the lines of a file in order by how well they answer a query",
+    [
+        argument("query", metavar="QUERY", help="query, in any language of the model"),
+        argument("file", type=Path, metavar="FILE", help="one passage a line, or .jsonl with a text in each"),
+        argument("--top-k", type=positive, default=10, metavar="N", help="number of passages (default: 10)"),
+        argument("--windows", action="store_true", help="score a long passage by the best of its windows"),
+        json_option(),
+    ],
+    Use.RERANK,
+)

@@ -4,14 +4,15 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from service.cli.table import json_argument, print_json, terminal_columns, wants_table
+from service.cli.arguments import Argument, Subcommand, argument, json_option
+from service.cli.table import print_json, terminal_columns, wants_table
 from service.errors import StartError
 from service.settings import PREFIX, Settings, unknown_settings
 
@@ -33,14 +34,14 @@ class SettingRow:
 def print_settings(options: argparse.Namespace, settings: Settings) -> None:
     """Print each setting: name, value in force, default, meaning. Values of secrets are hidden."""
     if not wants_table(options):
-        for one in shown_settings(settings):
-            print_json(asdict(one))
+        for row in shown_settings(settings):
+            print_json(asdict(row))
         return
-    for one in shown_settings(settings):
-        changed = "" if one.value == one.default else f"  (default: {_written(one.default)})"
-        sys.stdout.write(f"{one.name} = {_written(one.value)}{changed}\n")
-        width = max(terminal_columns(), 40)
-        sys.stdout.write(textwrap.fill(one.meaning, width, initial_indent=INDENT, subsequent_indent=INDENT) + "\n")
+    width = max(terminal_columns(), 40)
+    for row in shown_settings(settings):
+        changed = "" if row.value == row.default else f"  (default: {_written(row.default)})"
+        sys.stdout.write(f"{row.name} = {_written(row.value)}{changed}\n")
+        sys.stdout.write(textwrap.fill(row.meaning, width, initial_indent=INDENT, subsequent_indent=INDENT) + "\n")
     sys.stdout.flush()  # before what standard error says
     for name, meant in unknown_settings().items():
         way_out = f"; did you mean {meant}?" if meant else ""
@@ -54,13 +55,13 @@ def shown_settings(settings: Settings) -> Iterator[SettingRow]:
         yield SettingRow(PREFIX + name.upper(), _plain(value), _plain(field.default), str(field.description))
 
 
-def setting_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """Add options that win over the environment."""
+def setting_options(names: Iterable[str]) -> Iterator[Argument]:
+    """Yield options that win over the environment."""
     for name in names:
         field = Settings.model_fields[name]
         fallback = "the bundled one" if name == "model" else str(field.default)
         meaning = str(field.description).split(";")[0].rstrip(".")
-        parser.add_argument(
+        yield argument(
             f"--{name}",
             type=_filled,
             metavar=METAVARS[name],
@@ -78,18 +79,11 @@ def settings_of(options: argparse.Namespace) -> Settings:
         return Settings(**given)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
-        place = f"{_source(first['loc'], given)}: " if first["loc"] else ""
+        place = ""
+        if first["loc"]:
+            name = str(first["loc"][0])
+            place = f"--{name}: " if name in given else f"{PREFIX}{name.upper()}: "
         raise StartError(f"{place}{first['msg'].removeprefix('Value error, ')}") from exc
-
-
-def settings_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `settings`."""
-    json_argument(parser, otherwise="text")
-
-
-def _source(location: Sequence[int | str], given: dict[str, Any]) -> str:
-    name = str(location[0])
-    return f"--{name}" if name in given else f"{PREFIX}{name.upper()}"
 
 
 def _filled(text: str) -> str:
@@ -111,3 +105,6 @@ def _written(value: object) -> str:
     if isinstance(value, bool):
         return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+SETTINGS = Subcommand(print_settings, "list the settings with the values in force", [json_option(otherwise="text")])

@@ -24,13 +24,6 @@ def wants_table(options: argparse.Namespace) -> bool:
     return not options.json and sys.stdout.isatty()
 
 
-def json_argument(parser: argparse.ArgumentParser, otherwise: str = "a table") -> None:
-    """Add --json."""
-    parser.add_argument(
-        "--json", action="store_true", help=f"print JSON (default: {otherwise} on a terminal, else JSON)"
-    )
-
-
 def print_json(value: object, option: int = 0) -> None:
     """Print a line of JSON; numpy arrays are lists."""
     sys.stdout.write(orjson.dumps(value, option=option | orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")
