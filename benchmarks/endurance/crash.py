@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
 from service.documents.interface import Query
+from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 
 EXACT_ROWS = 300  # low, so that kills also interrupt index builds and snapshots
@@ -162,5 +163,5 @@ def _look(
     finally:
         collection.close()
     with open_store_file(folder / "documents.sqlite3") as file:
-        found.faults += [f"round {number}: {fault}" for _, fault in file.faults() if fault is not None]
+        found.faults += [f"round {number}: {fault}" for fault in verify(file)]
     return here

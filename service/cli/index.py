@@ -30,8 +30,7 @@ def export_store(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
     """
     from service.offline.output import progress, writing
-    from service.offline.repair import export_lines
-    from service.offline.store_file import open_store_file
+    from service.offline.store_file import export_lines, open_store_file
 
     with open_store_file(local_store(settings)) as store, writing(options.out, is_private=True) as out:
         file = store.named(options.collection)
@@ -47,7 +46,7 @@ def print_stats(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: there is no store, or it cannot be read.
     """
-    from service.offline.repair import stats
+    from service.offline.store_file import stats
 
     print_json(dataclasses.asdict(stats(local_store(settings), options.collection)), option=orjson.OPT_INDENT_2)
 
@@ -89,11 +88,11 @@ def repair_store(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or a service is using it.
         StoreError: some documents stay damaged.
     """
+    from service.documents.document import named
     from service.documents.names import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
     from service.offline.embedding import stored_engine
-    from service.offline.loading import named
     from service.offline.output import progress
     from service.offline.repair import repair
     from service.offline.store_file import open_store_file

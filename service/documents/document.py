@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -48,6 +49,11 @@ class StoredDocument(Document):
 
     row: int
     revision: int
+
+
+def named(id_: str) -> str:
+    """Name a document in a message, with its id escaped to one line."""
+    return f"document {orjson.dumps(id_).decode()}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from service.api.schemas.documents import document_in
-from service.documents.document import Document, Span, Vectors
+from service.documents.document import Document, Span, Vectors, named
 from service.documents.ingest import Batch, DocumentSink, Report, changes, join_passages, parts_of, place
 from service.documents.readers.records import EXPORTED, Record
 from service.errors import InferenceFailed, InvalidInput
@@ -42,11 +42,6 @@ def to_document(
     return Document(given.id, given.text, metadata, () if split is None else split(given.text))
 
 
-def named(id_: str) -> str:
-    """Name a document in a message, with its id escaped to one line."""
-    return f"document {orjson.dumps(id_).decode()}"
-
-
 @dataclass
 class Load:
     """One load of a file: what it does with records, who hears of it, and the counts so far.
@@ -60,7 +55,7 @@ class Load:
     read: Callable[[Record], Document]
     on_bad_line: Callable[[str], None]
     on_failed: Callable[[str], object]
-    advance: Callable[[int, Report], None] = lambda read, report: None
+    advance: Callable[[int, Report], object] = lambda read, report: None
     report: Report = field(default_factory=Report)
 
     def run(self, records: Iterable[Record], sink: DocumentSink, engine: Engine) -> Report:

@@ -59,7 +59,7 @@ class Reembedding:
         self._split = split
         self._on_failed = on_failed
 
-    def copy(self, engine: Engine, *, advance: Callable[[int, Report], None] = lambda read, report: None) -> Report:
+    def copy(self, engine: Engine, *, advance: Callable[[int, Report], object] = lambda read, report: None) -> Report:
         """Bring the next store up to date: embed missing or changed documents, delete surplus ones.
 
         A next store begun for another model is discarded.
@@ -127,7 +127,7 @@ class Reembedding:
             return is_ours and COPIED in begun.facts
 
     def _copy_collections(
-        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Report], None]
+        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Report], object]
     ) -> Report:
         there = old.collections()
         for gone in store.catalog.listed():

@@ -1,88 +1,186 @@
-"""Summarises, exports, verifies, compacts and repairs an existing store."""
+"""Verifies a document store that no service may trust, recomputes what is damaged, and frees its disk space."""
 
-import base64
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import orjson
 
-from service.documents.document import Document, Span
+from service.documents.document import Document, Span, named
+from service.documents.filters import FIELD_RULES, fields_of
 from service.documents.ingest import Batch
 from service.documents.keywords.index import KeywordIndex
-from service.documents.names import DEFAULT_NAME
+from service.documents.keywords.terms import RULES, document_terms
+from service.documents.names import where
 from service.documents.store.catalog import listed
 from service.documents.store.connections import connect
+from service.documents.store.schema import has_other_spellings, loaded
 from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 from service.offline.embedding import Engine
 from service.offline.loading import embedded_batches
-from service.offline.store_file import StoreFile, open_store_file
+from service.offline.store_file import StoredPassage, StoredRow, StoreFile, open_store_file, stats
 
 BATCH_DOCUMENTS = 64  # in one transaction
+NORM_TOLERANCE = 1e-3
+MODULUS = 1 << 64
 
 Key = tuple[str, str]  # a document's collection and id
+Fault = tuple[str, str]  # its kind, and what is wrong
+Advance = Callable[[int], object]  # called with the number of further documents
 
 
-@dataclass(frozen=True)
-class Stats:
-    """A summary of a store.
+def verify(file: StoreFile, *, advance: Advance = lambda documents: None) -> list[str]:
+    """Return one sentence for each kind of fault; an empty list: the store is intact."""
+    faults: dict[str, str] = {}
+    for kind, sentence in _faults(file, advance):
+        faults.setdefault(kind, sentence)
+    return list(faults.values())
 
-    documents, passages, truncated, languages: of one collection; a passage is a vector, truncated are the documents
-    whose text was cut, as far as that is known, languages are the `lang` of metadata.
-    collections: every one with its documents.
+
+def _faults(file: StoreFile, advance: Advance) -> Iterator[Fault]:
+    answer = str(file.connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    if answer != "ok":
+        yield "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
+    misplaced = [*_rows_faults(file.connection)]
+    yield from ((sentence, sentence) for sentence in misplaced)
+    if misplaced:  # no row can be looked at
+        return
+    yield from ((sentence, sentence) for sentence in _orphans_faults(file.connection))
+    for row in file.collections():
+        yield from _collection_faults(file.of(row), row.documents, advance)
+
+
+def _collection_faults(file: StoreFile, said: int, advance: Advance) -> Iterator[Fault]:
+    """Check one collection. said: the number of its documents by the table of collections."""
+    count, prefix = file.count(), where(file.name)
+    if said != count:
+        yield "count", f"{prefix}there are {count} documents, the table of collections says {said}"
+    are_texts_sound = True
+    for row in file.rows():
+        are_texts_sound = are_texts_sound and row.is_text_sound
+        for kind, what in _row_faults(file, row):
+            yield kind, f"{prefix}{named(row.id)} {what}"
+        advance(1)
+    if are_texts_sound and (fault := keywords_fault(file)) is not None:
+        yield "keywords", prefix + fault
+
+
+def _row_faults(file: StoreFile, row: StoredRow) -> Iterator[Fault]:
+    if not 0 <= row.revision <= file.revision:
+        yield "revision", f"has revision {row.revision}, beyond the store's revision {file.revision}"
+    if not row.passages:
+        yield "length", f"has a vector of 0 bytes, not the {4 * file.dim} of {file.dim} dims"
+    for passage in row.passages:
+        if (fault := _vector_fault(passage, file.dim)) is not None:
+            yield fault
+    if row.passages and row.is_text_sound and not row.is_covered:
+        yield "passages", "has passages that leave out some of its text (`crosslet index repair` makes them anew)"
+    metadata = loaded(row.metadata)
+    if metadata is None:
+        yield "metadata", "has metadata that are not a JSON object"
+        return
+    if not row.is_text_sound:
+        yield "text", "has a damaged text or metadata: their checksum differs"
+    if file.facts.get("fields") != FIELD_RULES and has_other_spellings(row.metadata):
+        return  # its fields are made anew at the next start
+    expected = {(path, *kind) for path, kinds in fields_of(metadata).items() for kind in kinds}
+    query = "SELECT key, kind, value FROM fields WHERE collection = ? AND row = ?"
+    if set(file.connection.execute(query, (file.number, row.row)).fetchall()) != expected:
+        yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
+
+
+def _vector_fault(passage: StoredPassage, dim: int) -> Fault | None:
+    if len(passage.vector) != 4 * dim:
+        return "length", f"has a vector of {len(passage.vector)} bytes, not the {4 * dim} of {dim} dims"
+    vector_D = np.frombuffer(passage.vector, "<f4")
+    if not np.isfinite(vector_D).all():
+        return "finite", "has a vector with numbers that are not finite"
+    norm = float(np.linalg.norm(vector_D.astype(np.float64)))
+    if abs(norm - 1) > NORM_TOLERANCE:
+        return "norm", f"has a vector of norm {norm:.4f}; it must be 1 +/- {NORM_TOLERANCE}"
+    return None if passage.is_sound else ("vector", "has a damaged vector: its checksum differs")
+
+
+def _rows_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield what SQLite takes in any row: text for a number, a part of a document elsewhere. Reads every row."""
+    for table in ("documents", "passages", "fields"):
+        for _, column, type_, is_required, *_ in connection.execute(f"PRAGMA main.table_info({table})").fetchall():
+            kinds = f"'{type_.lower()}'" + ("" if is_required else ", 'null'")
+            wrong = f"SELECT count(*) FROM {table} WHERE typeof({column}) NOT IN ({kinds})"  # noqa: S608 - names of ours
+            if type_ and (count := connection.execute(wrong).fetchone()[0]):
+                yield f"{count} rows of the table of {table} have a {column} that is no {type_}"
+    for table in ("passages", "fields"):
+        parts = f"FROM {table} part JOIN documents d USING (row) WHERE part.collection != d.collection"
+        if count := connection.execute(f"SELECT count(*) {parts}").fetchone()[0]:
+            yield f"{count} rows of the table of {table} are in another collection than their document"
+    denied = "SELECT collection FROM collections WHERE NOT ifnull(json_extract(settings, '$.has_passages'), 0)"
+    if connection.execute(f"SELECT 1 FROM passages WHERE passage != row AND collection IN ({denied})").fetchone():  # noqa: S608
+        yield "there are passages with numbers of their own, which the settings of their collection deny"
+
+
+def _orphans_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield what belongs to documents and collections that are not there."""
+    for table, what in (("fields", "fields"), ("passages", "vectors")):
+        query = f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"  # noqa: S608 - constants
+        if orphans := connection.execute(query).fetchone()[0]:
+            yield f"{orphans} rows of the table of {what} belong to no document"
+    numbers = "SELECT collection FROM collections"
+    query = f"SELECT count(*) FROM documents WHERE collection NOT IN ({numbers})"  # noqa: S608 - constants
+    if homeless := connection.execute(query).fetchone()[0]:
+        yield f"{homeless} documents belong to no collection"
+
+
+def keywords_fault(file: StoreFile) -> str | None:
+    """Return a sentence if the keywords of a collection are not those of its texts, which must be undamaged.
+
+    Memory does not grow with either.
     """
-
-    documents: int
-    passages: int
-    truncated: int
-    collections: dict[str, int]
-    size_bytes: int
-    fingerprint: str
-    dim: int
-    revision: int
-    schema_version: int
-    languages: dict[str, int]
+    if file.facts.get("keywords") != RULES:  # made anew at the next start
+        return None
+    try:
+        if _digest_of_texts(file.connection, file.number) == _digest_of_index(file.connection, file.number):
+            return None
+    except sqlite3.DatabaseError as exc:
+        return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
+    return "the keywords are not those of the texts (`crosslet index repair` makes them anew)"
 
 
-def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
-    """Summarise a store and one of its collections; a service may be using it.
-
-    Raises: StartError: there is no such store, or no such collection.
-    """
-    with open_store_file(path) as whole:
-        file = whole.named(collection)
-        return Stats(
-            documents=file.count(),
-            passages=file.passages(),
-            truncated=file.count(truncated=True),
-            collections={one.name: one.documents for one in file.collections()},
-            size_bytes=file.size_bytes(),
-            fingerprint=file.fingerprint,
-            dim=file.dim,
-            revision=file.revision,
-            schema_version=file.schema_version,
-            languages=file.languages(),
-        )
+def _digest_of_texts(connection: sqlite3.Connection, collection: int) -> int:
+    query = "SELECT row, CAST(text AS BLOB) FROM documents WHERE collection = ?"
+    total = 0
+    for row, text in connection.execute(query, (collection,)):
+        terms = document_terms(text.decode(errors="replace"))
+        total += _digest(row, str(len(terms))) + sum(_digest(row, term) for term in terms)
+    return total % MODULUS
 
 
-def export_lines(file: StoreFile, *, vectors: bool, truncated: bool = False) -> Iterator[bytes]:
-    """Yield every document as a line of JSON that `index build` takes.
+def _digest_of_index(connection: sqlite3.Connection, collection: int) -> int:
+    """Sum over every occurrence in the index and each document's length, in any order."""
+    table = KeywordIndex(connection, collection).table
+    found = f"occurrences_of_{table}"
+    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{found} USING fts5vocab(main, {table}, instance)")
+    total = sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {found}"))  # noqa: S608
+    for row, length in connection.execute(f"SELECT id, sz FROM {table}_docsize"):  # noqa: S608 - a number of ours
+        total += _digest(row, str(_varint(length)))
+    return total % MODULUS
 
-    vectors: with them, in base64 of little-endian float32.  truncated: only documents whose text was cut.
-    """
-    for document in file.documents(with_vectors=vectors, truncated=truncated):
-        line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
-        if document.spans:
-            line["passages"] = [
-                {"start": one.start, "end": one.stop, "vector": base64.b64encode(one.vector).decode()}
-                for one in document.passages
-            ]
-        elif vectors:
-            line["vector"] = base64.b64encode(document.passages[0].vector).decode()
-        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+def _varint(data: bytes) -> int:
+    """Return a number as SQLite stores it: seven bits a byte, the highest first."""
+    value = 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+    return value
+
+
+def _digest(row: int, term: str) -> int:
+    """Return a number of more than 32 bits, so that rows do not cancel out."""
+    return zlib.crc32(term.encode(), row & 0xFFFFFFFF) * (2 * row + 1)
 
 
 @dataclass
@@ -106,7 +204,7 @@ def repair(
     split: Callable[[str], tuple[Span, ...]] = lambda text: (),
     fingerprint: str,
     dim: int,
-    advance: Callable[[int], object] = lambda documents: None,
+    advance: Advance = lambda documents: None,
 ) -> Repaired:
     """Embed each document that has a damaged vector, or passages that leave out some of its text.
 
@@ -117,8 +215,8 @@ def repair(
     store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
     try:
         with open_store_file(path) as file:
-            for one in file.collections():
-                _repair_collection(file.of(one), store.of(one.number), engine, done, advance, split)
+            for row in file.collections():
+                _repair_collection(file.of(row), store.of(row.number), engine, done, advance, split)
     finally:
         store.close()
     return done
@@ -129,7 +227,7 @@ def _repair_collection(
     store: DocumentStore,
     engine: Engine,
     done: Repaired,
-    advance: Callable[[int], object],
+    advance: Advance,
     split: Callable[[str], tuple[Span, ...]],
 ) -> None:
     lost = len(done.lost)
@@ -140,7 +238,7 @@ def _repair_collection(
                 transaction.upsert(documents, vectors_PD)
                 transaction.commit()
         done.vectors += len(documents)
-    if lost == len(done.lost) and file.keywords_fault() is not None:
+    if lost == len(done.lost) and keywords_fault(file) is not None:
         with store.transaction() as transaction:
             transaction.remake_keywords()
             transaction.commit()
@@ -150,7 +248,7 @@ def _repair_collection(
 def _batches(
     file: StoreFile,
     done: Repaired,
-    advance: Callable[[int], object],
+    advance: Advance,
     split: Callable[[str], tuple[Span, ...]],
 ) -> Iterator[Batch]:
     """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
@@ -170,16 +268,6 @@ def _batches(
         yield batch
 
 
-def verify(file: StoreFile, *, advance: Callable[[int], object]) -> list[str]:
-    """Return one sentence for each kind of fault; an empty list: the store is intact."""
-    sentences = []
-    for checked, sentence in file.faults():
-        advance(checked)
-        if sentence is not None:
-            sentences.append(sentence)
-    return sentences
-
-
 @dataclass(frozen=True)
 class Compacted:
     """A store's size on disk before and after."""
@@ -196,8 +284,8 @@ def compact(path: Path) -> Compacted:
     before_bytes = stats(path).size_bytes
     with _open_alone(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        for one in listed(connection):
-            KeywordIndex(connection, one.number).optimize()
+        for row in listed(connection):
+            KeywordIndex(connection, row.number).optimize()
         # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read only when SQLite starts.
         folder = str(path.parent.absolute()).replace("'", "''")
         connection.execute(f"PRAGMA temp_store_directory = '{folder}'")

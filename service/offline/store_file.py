@@ -3,41 +3,29 @@
 A service may be writing meanwhile: all reads see one snapshot.
 """
 
+import base64
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import orjson
 
-from service.documents.document import Span
-from service.documents.filters import FIELD_RULES, fields_of
-from service.documents.keywords.terms import RULES
+from service.documents.document import Span, named
 from service.documents.names import DEFAULT_NAME, where
 from service.documents.store.catalog import CollectionRow, listed, unknown
 from service.documents.store.connections import REPAIR, checksum, connect, read_mode
 from service.documents.store.locking import check_lone
-from service.documents.store.schema import DEFAULT, has_other_spellings, loaded
+from service.documents.store.schema import DEFAULT
 from service.documents.store.schema import facts as facts_of
-from service.documents.store.schema_check import (
-    LARGEST_NUMBER,
-    check_numbers,
-    check_schema,
-    keywords_fault,
-    orphans_faults,
-    rows_faults,
-)
+from service.documents.store.schema_check import LARGEST_NUMBER, check_numbers, check_schema
 from service.errors import StartError, StoreError
 from service.process.files import resolved
 
-NORM_TOLERANCE = 1e-3
-BATCH_ROWS = 1024
 OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
 
 
@@ -89,9 +77,9 @@ class StoreFile:
     """The tables of one store, read-only, and the documents of one collection. Their contents are not trusted."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path = path
-        self._connection = connection
-        self._number, self.name = DEFAULT, DEFAULT_NAME
+        self.path = path
+        self.connection = connection
+        self.number, self.name = DEFAULT, DEFAULT_NAME
         check_schema(path, connection)
         facts = self.facts = facts_of(connection)
         try:
@@ -99,29 +87,28 @@ class StoreFile:
             self.schema_version = int(facts["schema_version"])
         except (KeyError, ValueError) as exc:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
-        self._keyword_rules, self._field_rules = facts.get("keywords"), facts.get("fields")
         self.check_numbers()
 
     def check_numbers(self, *, largest: int = LARGEST_NUMBER) -> None:
         """Raises: StoreError: there is a number that crosslet never writes, or a larger one."""
-        check_numbers(self._path, self._connection, largest=largest)
+        check_numbers(self.path, self.connection, largest=largest)
 
     def collections(self) -> list[CollectionRow]:
         """Return every collection, by age: the default one first."""
-        return listed(self._connection)
+        return listed(self.connection)
 
-    def of(self, one: CollectionRow) -> "StoreFile":
+    def of(self, row: CollectionRow) -> "StoreFile":
         """Return a view of another collection."""
         other = copy(self)
-        other._number, other.name = one.number, one.name
+        other.number, other.name = row.number, row.name
         return other
 
     def named(self, name: str) -> "StoreFile":
         """Return a view of the collection of a name. Raises: StartError: there is none."""
-        there = {one.name: one for one in self.collections()}
-        if name not in there:
-            raise unknown(name, there, self._path)
-        return self.of(there[name])
+        rows = {row.name: row for row in self.collections()}
+        if name not in rows:
+            raise unknown(name, rows, self.path)
+        return self.of(rows[name])
 
     def count(self, *, truncated: bool = False) -> int:
         """Return the number of documents. truncated: of those whose text was cut, as far as that is known."""
@@ -129,7 +116,7 @@ class StoreFile:
 
     def total(self) -> int:
         """Return the number of documents of all collections."""
-        return sum(self.of(one).count() for one in self.collections())
+        return sum(self.of(row).count() for row in self.collections())
 
     def passages(self) -> int:
         """Return the number of vectors."""
@@ -143,7 +130,7 @@ class StoreFile:
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""
         query = "SELECT count(*) FROM (SELECT 1 FROM passages WHERE row = ? LIMIT 2)"
-        return bool(self._connection.execute(query, (row,)).fetchone()[0] == 2)
+        return bool(self.connection.execute(query, (row,)).fetchone()[0] == 2)
 
     def languages(self) -> dict[str, int]:
         """Count documents by the `lang` of their metadata, most frequent first."""
@@ -151,7 +138,7 @@ class StoreFile:
             f"SELECT value, count(*) FROM fields WHERE {self._ours} AND key = 'lang' AND kind = 'string' "  # noqa: S608
             "GROUP BY value ORDER BY count(*) DESC, value"
         )
-        return dict(self._connection.execute(query).fetchall())
+        return dict(self.connection.execute(query).fetchall())
 
     def field_names(self) -> list[str]:
         """Return the names of metadata fields, sorted."""
@@ -160,12 +147,15 @@ class StoreFile:
             f"WITH RECURSIVE names(name) AS (SELECT ({least}) UNION ALL SELECT ({least} AND key > name) FROM names "  # noqa: S608
             f"WHERE name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
         )
-        return [name for (name,) in self._connection.execute(query)]
+        return [name for (name,) in self.connection.execute(query)]
 
     def size_bytes(self) -> int:
         """Return the store's size on disk, with its log and its index snapshots."""
-        files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
-        return sum(map(_size_bytes, files))
+        size = 0
+        for file in (file for pattern in OWN_FILES for file in self.path.parent.glob(pattern)):
+            with suppress(FileNotFoundError):  # a service has just replaced it
+                size += file.stat().st_size
+        return size
 
     def documents(self, *, with_vectors: bool, truncated: bool = False) -> Iterator[StoredRow]:
         """Yield every document, in the order of first insertion.
@@ -175,64 +165,21 @@ class StoreFile:
         """
         for row in self.rows(with_passages=with_vectors, truncated=truncated):
             if not row.is_text_sound or (with_vectors and not row.are_vectors_sound):
-                name = orjson.dumps(row.id).decode()
-                raise StoreError(f"{where(self.name)}document {name} of {self._path} is damaged on the disk ({REPAIR})")
+                name = where(self.name) + named(row.id)
+                raise StoreError(f"{name} of {self.path} is damaged on the disk ({REPAIR})")
             yield row
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that no document has."""
         query = f"SELECT 1 FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608
-        return [id_ for id_ in ids if self._connection.execute(query, (id_,)).fetchone() is None]
-
-    def faults(self) -> Iterator[tuple[int, str | None]]:
-        """Check everything. Yield (further documents checked, fault or None), each kind of fault once."""
-        seen: set[str] = set()
-        for checked, kind, sentence in self._faults():
-            if kind is None or kind not in seen:
-                yield checked, sentence
-            seen |= {kind} if kind is not None else set()
-
-    def _faults(self) -> Iterator[tuple[int, str | None, str | None]]:
-        answer = str(self._one("PRAGMA integrity_check(1)"))
-        if answer != "ok":
-            yield 0, "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
-        misplaced = [*rows_faults(self._connection)]
-        yield from ((0, sentence, sentence) for sentence in misplaced)
-        if misplaced:  # no row can be looked at
-            return
-        yield from ((0, sentence, sentence) for sentence in orphans_faults(self._connection))
-        for one in self.collections():
-            yield from self.of(one)._faults_of_collection(one.documents)
-
-    def _faults_of_collection(self, said: int) -> Iterator[tuple[int, str | None, str | None]]:
-        count, prefix = self.count(), where(self.name)
-        if said != count:
-            yield 0, "count", f"{prefix}there are {count} documents, the table of collections says {said}"
-        are_texts_sound = True
-        for rows in _batched(self.rows(), BATCH_ROWS):
-            for row in rows:
-                are_texts_sound = are_texts_sound and row.is_text_sound
-                for kind, what in self._faults_of(row):
-                    yield 0, kind, f"{prefix}document {orjson.dumps(row.id).decode()} {what}"
-            yield len(rows), None, None
-        if are_texts_sound and (fault := self.keywords_fault()) is not None:
-            yield 0, "keywords", prefix + fault
-
-    def keywords_fault(self) -> str | None:
-        """Return a sentence if the keywords are not those of the texts, which are undamaged."""
-        if self._keyword_rules != RULES:  # made anew at the next start
-            return None
-        try:
-            return keywords_fault(self._connection, self._number)
-        except sqlite3.DatabaseError as exc:
-            return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
+        return [id_ for id_ in ids if self.connection.execute(query, (id_,)).fetchone() is None]
 
     def rows(self, *, with_passages: bool = True, truncated: bool = False) -> Iterator[StoredRow]:
         """Yield every document, in the order of first insertion. truncated: as in `count`."""
         which = self._selected(truncated)
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
         query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {which} ORDER BY row"  # noqa: S608
-        for row, id_, text, metadata, revision, of_text in self._connection.execute(query):
+        for row, id_, text, metadata, revision, of_text in self.connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
                 text=text,
@@ -245,54 +192,22 @@ class StoreFile:
 
     def _passages_of(self, row: int) -> tuple[StoredPassage, ...]:
         query = "SELECT start, stop, vector, vector_checksum FROM passages WHERE row = ? ORDER BY passage"
-        found = self._connection.execute(query, (row,)).fetchall()
+        found = self.connection.execute(query, (row,)).fetchall()
         return tuple(
             StoredPassage(start, stop, vector, of_vector == checksum(vector))
             for start, stop, vector, of_vector in found
         )
 
-    def _faults_of(self, row: StoredRow) -> Iterator[tuple[str, str]]:
-        if not 0 <= row.revision <= self.revision:
-            yield "revision", f"has revision {row.revision}, beyond the store's revision {self.revision}"
-        if not row.passages:
-            yield "length", f"has a vector of 0 bytes, not the {4 * self.dim} of {self.dim} dims"
-        for passage in row.passages:
-            if (fault := self._fault_of(passage)) is not None:
-                yield fault
-        if row.passages and row.is_text_sound and not row.is_covered:
-            yield "passages", "has passages that leave out some of its text (`crosslet index repair` makes them anew)"
-        metadata = loaded(row.metadata)
-        if metadata is None:
-            yield "metadata", "has metadata that are not a JSON object"
-            return
-        if not row.is_text_sound:
-            yield "text", "has a damaged text or metadata: their checksum differs"
-        if self._field_rules != FIELD_RULES and has_other_spellings(row.metadata):
-            return  # its fields are made anew at the next start
-        found = fields_of(metadata)
-        expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
-        query = f"SELECT key, kind, value FROM fields WHERE {self._ours} AND row = ?"  # noqa: S608
-        if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
-            yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
-
-    def _fault_of(self, passage: StoredPassage) -> tuple[str, str] | None:
-        if len(passage.vector) != 4 * self.dim:
-            return "length", f"has a vector of {len(passage.vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
-        fault = _fault_of_vector(np.frombuffer(passage.vector, "<f4"))
-        if fault is None and not passage.is_sound:
-            fault = "vector", "has a damaged vector: its checksum differs"
-        return fault
-
     @property
     def _ours(self) -> str:
         """The SQL condition of the collection's rows; it holds no user input."""
-        return f"collection = {self._number}"
+        return f"collection = {self.number}"
 
     def _selected(self, truncated: bool) -> str:
         return f"{self._ours} AND is_truncated = 1" if truncated else self._ours
 
     def _one(self, query: str) -> Any:
-        return self._connection.execute(query).fetchone()[0]
+        return self.connection.execute(query).fetchone()[0]
 
 
 def _are_utf8(*texts: bytes) -> bool:
@@ -300,28 +215,6 @@ def _are_utf8(*texts: bytes) -> bool:
         return all(text.decode() is not None for text in texts)
     except UnicodeDecodeError:
         return False
-
-
-def _fault_of_vector(vector_D: npt.NDArray[np.float32]) -> tuple[str, str] | None:
-    if not np.isfinite(vector_D).all():
-        return "finite", "has a vector with numbers that are not finite"
-    norm = float(np.linalg.norm(vector_D.astype(np.float64)))
-    if abs(norm - 1) > NORM_TOLERANCE:
-        return "norm", f"has a vector of norm {norm:.4f}; it must be 1 +/- {NORM_TOLERANCE}"
-    return None
-
-
-def _size_bytes(file: Path) -> int:
-    """Return a file's size; 0 if a service has just replaced it."""
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _batched(rows: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
-    while batch := list(islice(rows, size)):
-        yield batch
 
 
 def check_there(path: Path) -> None:
@@ -354,3 +247,62 @@ def open_store_file(path: Path, *, named: Path | None = None) -> Iterator[StoreF
         raise StoreError(
             f"document store {named or path} cannot be read ({exc}); CROSSLET_DATA names its folder"
         ) from exc
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A summary of a store.
+
+    documents, passages, truncated, languages: of one collection; a passage is a vector, truncated are the documents
+    whose text was cut, as far as that is known, languages are the `lang` of metadata.
+    collections: every one with its documents.
+    """
+
+    documents: int
+    passages: int
+    truncated: int
+    collections: dict[str, int]
+    size_bytes: int
+    fingerprint: str
+    dim: int
+    revision: int
+    schema_version: int
+    languages: dict[str, int]
+
+
+def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
+    """Summarise a store and one of its collections; a service may be using it.
+
+    Raises: StartError: there is no such store, or no such collection.
+    """
+    with open_store_file(path) as store:
+        file = store.named(collection)
+        return Stats(
+            documents=file.count(),
+            passages=file.passages(),
+            truncated=file.count(truncated=True),
+            collections={row.name: row.documents for row in file.collections()},
+            size_bytes=file.size_bytes(),
+            fingerprint=file.fingerprint,
+            dim=file.dim,
+            revision=file.revision,
+            schema_version=file.schema_version,
+            languages=file.languages(),
+        )
+
+
+def export_lines(file: StoreFile, *, vectors: bool, truncated: bool = False) -> Iterator[bytes]:
+    """Yield every document as a line of JSON that `index build` takes.
+
+    vectors: with them, in base64 of little-endian float32.  truncated: only documents whose text was cut.
+    """
+    for document in file.documents(with_vectors=vectors, truncated=truncated):
+        line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
+        if document.spans:
+            line["passages"] = [
+                {"start": part.start, "end": part.stop, "vector": base64.b64encode(part.vector).decode()}
+                for part in document.passages
+            ]
+        elif vectors:
+            line["vector"] = base64.b64encode(document.passages[0].vector).decode()
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.document import Document, Vectors
+from service.documents.document import Document, Vectors, named
 from service.documents.ingest import DocumentSink, Report, place
 from service.documents.readers.records import Record
 from service.documents.readers.sources import open_source
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.offline.embedding import Engine
-from service.offline.loading import BATCH_DOCUMENTS, named
+from service.offline.loading import BATCH_DOCUMENTS
 
 SAMPLES = 32  # texts embedded for comparison
 MIN_COSINE = 0.9  # smallest accepted median

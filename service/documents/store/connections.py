@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-import orjson
-
+from service.documents.document import named
 from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, write_url
 from service.errors import Damaged, NotReady, StorageFull
 from service.process.files import PRIVATE, create, resolved
@@ -245,8 +244,7 @@ def checksum(*parts: str | bytes) -> int:
 
 def damaged_document(id_: str, what: str) -> Damaged:
     """Return the error for a document whose checksum differs. what: the damaged part."""
-    name = orjson.dumps(id_).decode()
-    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again or delete it ({REPAIR})")
+    return Damaged(f"the {what} of {named(id_)} is damaged on the disk: put it again or delete it ({REPAIR})")
 
 
 @contextmanager

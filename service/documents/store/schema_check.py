@@ -6,7 +6,6 @@ collation merges ids, and after a huge number no row can be added.
 
 import re
 import sqlite3
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,7 +14,6 @@ from pathlib import Path
 import orjson
 
 from service.documents.keywords.index import KeywordIndex
-from service.documents.keywords.terms import document_terms
 from service.documents.names import DEFAULT_NAME, NAME
 from service.documents.store.connections import REVISION_SUFFIX
 from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts
@@ -23,7 +21,6 @@ from service.errors import StoreError
 
 LARGEST_NUMBER = 2**53 - 1  # beyond, JSON's readers round
 LARGEST_RESTORED = 2**40  # some decades of writes; a restored store needs room to grow
-MODULUS = 1 << 64
 LARGEST_DIM = 2**16
 LONGEST_NAME = 80  # in a message
 SETTINGS = ("chunk", "has_passages")
@@ -95,35 +92,6 @@ def schema_fault(connection: sqlite3.Connection) -> str | None:
 def numbers_fault(connection: sqlite3.Connection, *, largest: int = LARGEST_NUMBER) -> str | None:
     """The first number of a store that crosslet never writes; None: there is none. Reads no document."""
     return next(_faults(connection, largest), None)
-
-
-def rows_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """What SQLite takes in any row: text for a number, a part of a document elsewhere. Reads every row."""
-    for table in ("documents", "passages", "fields"):
-        for _, column, type_, is_required, *_ in connection.execute(f"PRAGMA main.table_info({table})").fetchall():
-            kinds = f"'{type_.lower()}'" + ("" if is_required else ", 'null'")
-            wrong = f"SELECT count(*) FROM {table} WHERE typeof({column}) NOT IN ({kinds})"  # noqa: S608 - names of ours
-            if type_ and (count := connection.execute(wrong).fetchone()[0]):
-                yield f"{count} rows of the table of {table} have a {column} that is no {type_}"
-    for table in ("passages", "fields"):
-        parts = f"FROM {table} part JOIN documents d USING (row) WHERE part.collection != d.collection"
-        if count := connection.execute(f"SELECT count(*) {parts}").fetchone()[0]:
-            yield f"{count} rows of the table of {table} are in another collection than their document"
-    denied = "SELECT collection FROM collections WHERE NOT ifnull(json_extract(settings, '$.has_passages'), 0)"
-    if connection.execute(f"SELECT 1 FROM passages WHERE passage != row AND collection IN ({denied})").fetchone():  # noqa: S608
-        yield "there are passages with numbers of their own, which the settings of their collection deny"
-
-
-def orphans_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """Rows of documents and collections that are not there."""
-    for table, what in (("fields", "fields"), ("passages", "vectors")):
-        query = f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"  # noqa: S608 - constants
-        if orphans := connection.execute(query).fetchone()[0]:
-            yield f"{orphans} rows of the table of {what} belong to no document"
-    numbers = "SELECT collection FROM collections"
-    query = f"SELECT count(*) FROM documents WHERE collection NOT IN ({numbers})"  # noqa: S608 - constants
-    if homeless := connection.execute(query).fetchone()[0]:
-        yield f"{homeless} documents belong to no collection"
 
 
 def _faults(connection: sqlite3.Connection, largest: int) -> Iterator[str]:
@@ -205,46 +173,3 @@ def _difference(found: list[Entry], made: list[Entry]) -> str | None:
 
 def _named(kind: str, name: str) -> str:
     return f"{kind} {name!r}"[:LONGEST_NAME]
-
-
-def keywords_fault(connection: sqlite3.Connection, collection: int) -> str | None:
-    """One sentence, if the keywords are not those of the texts; texts must be sound. Memory does not grow with either.
-
-    Raises: sqlite3.DatabaseError: the disk gives no keywords.
-    """
-    if _digest_of_texts(connection, collection) != _digest_of_index(connection, collection):
-        return "the keywords are not those of the texts (`crosslet index repair` makes them anew)"
-    return None
-
-
-def _digest_of_texts(connection: sqlite3.Connection, collection: int) -> int:
-    query = "SELECT row, CAST(text AS BLOB) FROM documents WHERE collection = ?"
-    total = 0
-    for row, text in connection.execute(query, (collection,)):
-        terms = document_terms(text.decode(errors="replace"))
-        total += _digest(row, str(len(terms))) + sum(_digest(row, term) for term in terms)
-    return total % MODULUS
-
-
-def _digest_of_index(connection: sqlite3.Connection, collection: int) -> int:
-    """Of every occurrence in the index, and of each document's length; their order does not matter to the sum."""
-    table = KeywordIndex(connection, collection).table
-    found = f"occurrences_of_{table}"
-    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{found} USING fts5vocab(main, {table}, instance)")
-    total = sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {found}"))  # noqa: S608
-    for row, length in connection.execute(f"SELECT id, sz FROM {table}_docsize"):  # noqa: S608 - a number of ours
-        total += _digest(row, str(_varint(length)))
-    return total % MODULUS
-
-
-def _varint(data: bytes) -> int:
-    """A number as SQLite keeps it: seven bits a byte, the highest first."""
-    value = 0
-    for byte in data:
-        value = value << 7 | byte & 0x7F
-    return value
-
-
-def _digest(row: int, term: str) -> int:
-    """Spread over more than 32 bits, so that rows do not cancel out."""
-    return zlib.crc32(term.encode(), row & 0xFFFFFFFF) * (2 * row + 1)

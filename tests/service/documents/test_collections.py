@@ -9,6 +9,7 @@ from service.documents.document import Document
 from service.documents.interface import Query
 from service.documents.store.store import DocumentStore
 from service.errors import InvalidInput, NotFound, StorageFull
+from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import search_one
 from tests.service.documents.test_maintenance import wait_for
@@ -210,14 +211,14 @@ def test_memory_of_a_closed_collection_is_known(tmp_path: Path) -> None:
 def test_damage_is_reported_with_its_collection(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="a red kettle", b="an iron")
     with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert [fault for _, fault in file.faults() if fault] == []
+        assert verify(file) == []
         assert file.total() == 2
     writer = collections._opener._store._writer
     writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
     writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
     writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")
     with open_store_file(tmp_path / "documents.sqlite3") as file:
-        faults = [fault for _, fault in file.faults() if fault]
+        faults = verify(file)
     assert faults == [
         "collection shop: there are 2 documents, the table of collections says 7",
         'collection shop: document "a" has a damaged text or metadata: their checksum differs',
@@ -225,7 +226,7 @@ def test_damage_is_reported_with_its_collection(collections: Collections, tmp_pa
     writer.execute("UPDATE documents SET text = 'a red kettle' WHERE id = 'a'")
     writer.execute("UPDATE collections SET documents = 2 WHERE name = 'shop'")
     with open_store_file(tmp_path / "documents.sqlite3") as file:
-        (fault,) = [fault for _, fault in file.faults() if fault]
+        (fault,) = verify(file)
     assert fault.startswith("collection shop: the keywords are not those of the texts")
 
 

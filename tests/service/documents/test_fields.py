@@ -16,6 +16,7 @@ from service.document_index import load_collection
 from service.documents.document import Document
 from service.documents.filters import MOST_MARKS, comparable
 from service.documents.interface import DocumentIndex
+from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from service.settings import Settings
 
@@ -31,7 +32,7 @@ def opened(folder: Path) -> DocumentIndex:
 
 def faults(folder: Path) -> list[str]:
     with open_store_file(folder / "documents.sqlite3") as file:
-        return [fault for _, fault in file.faults() if fault is not None]
+        return verify(file)
 
 
 def make_of_other_rules(folder: Path) -> None:

@@ -91,7 +91,7 @@ def _found(collection: Collection, number: int) -> str:
 def is_found_by_verify(folder: Path) -> bool:
     try:
         with open_store_file(folder / STORE) as file:
-            return bool(verify(file, advance=lambda _: None))
+            return bool(verify(file))
     except StoreError:
         return True
 

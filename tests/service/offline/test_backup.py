@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, int | None]:
 
 def faults(path: Path) -> list[str]:
     with open_store_file(path) as file:
-        return verify(file, advance=lambda documents: None)
+        return verify(file)
 
 
 @pytest.fixture
