@@ -13,8 +13,8 @@ from service.documents.store.locking import lock_for_this_process
 from service.documents.store.schema_check import LARGEST_RESTORED
 from service.errors import StartError, StoreError
 from service.offline.output import is_replaceable
-from service.offline.repair import verify
-from service.offline.store_file import OWN_FILES, StoreFile, check_there, open_store_file
+from service.offline.repair import Advance, verify
+from service.offline.store_file import OWN_FILES, check_there, open_store_file
 from service.process.files import create_beside, flush, resolved
 
 COPY = "documents.restored.sqlite3"  # in the data folder, until it takes the store's place
@@ -48,21 +48,18 @@ def write_backup(
     """
     check_there(store)
     try:
-        return _write(store, _checked(target, store), advance)
+        file = _checked(target, store)
+        partial = create_beside(file)
+        try:
+            back_up(store, partial, advance=advance)
+            flush(partial)
+            summary = StoreSummary.of(partial)
+            partial.replace(file)
+            flush(file.parent)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as exc:
         raise StartError(f"{target} cannot be written ({exc.strerror})") from exc
-
-
-def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> StoreSummary:
-    partial = create_beside(target)
-    try:
-        back_up(store, partial, advance=advance)
-        flush(partial)
-        summary = StoreSummary.of(partial)
-        partial.replace(target)
-        flush(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
     return summary
 
 
@@ -81,7 +78,7 @@ def _checked(target: Path, store: Path) -> Path:
 
 
 def restore(
-    backup: Path, store: Path, *, force: bool = False, advance: Callable[[int], object] = lambda documents: None
+    backup: Path, store: Path, *, force: bool = False, advance: Advance = lambda documents: None
 ) -> StoreSummary:
     """Copy a backup into the data folder, verify the copy, then replace the store by it.
 
@@ -101,10 +98,17 @@ def restore(
     try:
         if store.exists() and not force:
             raise StartError(f"there is a document store {store} already; replace it with --force")
-        back_up(backup, copy, mode=_mode_of(backup))
+        # Without a log, open it as immutable: otherwise SQLite would leave an empty log beside it.
+        back_up(backup, copy, mode="ro" if _beside(backup, "-wal").exists() else "ro&immutable=1")
         with open_store_file(copy, named=backup) as file:
             file.check_numbers(largest=LARGEST_RESTORED)
-            _check_sound(backup, file, advance)
+            faults = verify(file, advance=advance)
+        if faults:
+            raise StoreError(
+                f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); use "
+                "another backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index "
+                "repair`"
+            )
         _raise_revision(copy, _acknowledged(store) + 1)
         return _take_place(copy, store)
     except (OSError, sqlite3.Error) as exc:
@@ -114,20 +118,15 @@ def restore(
         lock.close()
 
 
-def _mode_of(backup: Path) -> str:
-    """Open a backup without a log as immutable: otherwise SQLite would leave an empty log beside it."""
-    return "ro" if backup.with_name(f"{backup.name}-wal").exists() else "ro&immutable=1"
-
-
 def _take_place(copy: Path, store: Path) -> StoreSummary:
     flush(copy)
     _remove_log(store)
     copy.replace(store)
     flush(store.parent)
-    found = StoreSummary.of(store)
+    summary = StoreSummary.of(store)
     with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
-        acknowledged.write(found.revision)
-    return found
+        acknowledged.write(summary.revision)
+    return summary
 
 
 def _check_backup(backup: Path, store: Path) -> None:
@@ -138,15 +137,6 @@ def _check_backup(backup: Path, store: Path) -> None:
             raise StartError(f"{backup} is the document store itself")
     except OSError as exc:
         raise StartError(f"{backup} cannot be read ({exc.strerror})") from exc
-
-
-def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]) -> None:
-    faults = verify(file, advance=advance)
-    if faults:
-        raise StoreError(
-            f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); use another "
-            f"backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index repair`"
-        )
 
 
 def _acknowledged(store: Path) -> int:
@@ -184,4 +174,8 @@ def _remove_log(store: Path) -> None:
             if exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise StoreError(f"another process reads document store {store}; run this again once it ends") from exc
     for suffix in ("-wal", "-shm", "-journal"):
-        store.with_name(f"{store.name}{suffix}").unlink(missing_ok=True)
+        _beside(store, suffix).unlink(missing_ok=True)
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(f"{file.name}{suffix}")

@@ -99,7 +99,10 @@ class Reembedding:
             self.copy(engine)
             old.disconnect()  # the last connection removes the log, which must not be left beside the new file
             if _log_of(self._path).exists():
-                raise StoreError(f"another process reads document store {self._path}; {self._stop_and_go_on}")
+                raise StoreError(
+                    f"another process reads document store {self._path}; {self._next} is ready: stop that process and "
+                    "run the same command again"
+                )
             if _log_of(self._next).exists():  # the next store is incomplete without it
                 raise StoreError(
                     f"the log of {self._next} could not be merged into it: another process reads it, or the disk is "
@@ -129,18 +132,23 @@ class Reembedding:
     def _copy_collections(
         self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Report], object]
     ) -> Report:
-        there = old.collections()
-        for gone in store.catalog.listed():
-            if gone.name not in {one.name for one in there}:
-                store.catalog.drop(gone.number)
+        collections = old.collections()
+        names = {row.name for row in collections}
+        for row in store.catalog.listed():
+            if row.name not in names:
+                store.catalog.drop(row.number)
         work, before = Load(self._as_it_is, _refuse, self._on_failed, advance), 0
-        for one in there:
-            number = store.catalog.number_of(one.name) or store.catalog.create(
-                one.name, most=sys.maxsize, chunks=old.of(one).chunks
-            )
-            self._copy_collection(work, store.of(number), old.of(one), engine, before)
-            before += one.documents
-        _raise_revision(store, old.revision)
+        for row in collections:
+            file = old.of(row)
+            number = store.catalog.number_of(row.name)
+            if number is None:
+                number = store.catalog.create(row.name, most=sys.maxsize, chunks=file.chunks)
+            self._copy_collection(work, store.of(number), file, engine, before)
+            before += row.documents
+        if store.revision < old.revision:  # clients must never see it fall
+            with store.transaction() as transaction:
+                transaction.revision = old.revision
+                transaction.commit()
         return work.report
 
     def _copy_collection(self, work: Load, store: DocumentStore, old: StoreFile, engine: Engine, before: int) -> None:
@@ -149,10 +157,6 @@ class Reembedding:
         named = replace(work, on_failed=lambda sentence: self._on_failed(where(old.name) + sentence))
         named.run(_records(old, before), _StoreSink(store), engine)
         _delete_gone(store, old)
-
-    @property
-    def _stop_and_go_on(self) -> str:
-        return f"{self._next} is ready: stop that process and run the same command again"
 
     def _discard_another_models(self) -> None:
         if self._next.is_file():
@@ -208,14 +212,6 @@ def _log_of(path: Path) -> Path:
 def _is_blank(path: Path) -> bool:
     with closing(connect(path, "ro")) as connection:
         return is_blank(connection)
-
-
-def _raise_revision(store: DocumentStore, revision: int) -> None:
-    """Set the store's revision to at least `revision`: clients must never see it fall."""
-    if store.revision < revision:
-        with store.transaction() as transaction:
-            transaction.revision = revision
-            transaction.commit()
 
 
 def _records(old: StoreFile, before: int) -> Iterator[Record]:

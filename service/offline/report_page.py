@@ -84,17 +84,17 @@ def _scores(report: Report) -> str:
     rows = [
         (
             escape(name),
-            f"{one.score:.3f}",
-            _percent(one.kept),
-            f"{one.above:.2%}".replace("%", " %"),
-            f"{one.queries:,}",
+            f"{threshold.score:.3f}",
+            _percent(threshold.kept),
+            f"{threshold.above:.2%}".replace("%", " %"),
+            f"{threshold.queries:,}",
         )
-        for name, one in report.thresholds.items()
+        for name, threshold in report.thresholds.items()
     ]
     return (
         "<h2>Scores</h2><p>How near a query is to its own document, to the best other one, and to documents drawn by "
         "chance. The more the first and the last overlap, the less a score alone says.</p>"
-        f"{_figure(histogram(values, title='Distribution of scores', axis='cosine', marks=marks))}"
+        f"{histogram(values, title='Distribution of scores', axis='cosine', marks=marks)}"
         "<p>A <code>min_score</code> that 1 in 1,000 unrelated documents exceeds, by language of the query. It comes "
         "from the median and the 90th percentile of the scores by chance, as of a normal distribution, so that "
         "translations and near-copies among the drawn do not move it. The column before the last says how many of "
@@ -116,30 +116,20 @@ def _languages(report: Report) -> str:
         "<p><b>Median score of documents drawn by chance.</b> "
         "Differences within a row are bias: what the language alone "
         "adds to a score. Where subjects differ by language, they add to it.</p>"
-        + _figure(
-            heat_map(compared.level_LL, compared.languages, title="Median score by chance", written="{:.2f}".format)
-        )
+        + heat_map(compared.level_LL, compared.languages, title="Median score by chance", written="{:.2f}".format)
         + "<p><b>Score that 1 in 100 unrelated ones exceeds.</b> "
         "A threshold for one pair of languages, computed as above.</p>"
-        + _figure(
-            heat_map(compared.threshold_LL, compared.languages, title="Threshold by pair", written="{:.2f}".format)
-        )
+        + heat_map(compared.threshold_LL, compared.languages, title="Threshold by pair", written="{:.2f}".format)
         + "<p><b>Share of the ten nearest, over the language's share of all documents.</b> 1: as often as chance would "
         "have it. High values on the diagonal alone: queries find documents in their own language.</p>"
-        + _figure(
-            heat_map(
-                compared.lift_LL,
-                compared.languages,
-                title="Share of the ten nearest",
-                written="{:.1f}".format,
-                middle=1,
-            )
+        + heat_map(
+            compared.lift_LL, compared.languages, title="Share of the ten nearest", written="{:.1f}".format, middle=1
         )
     )
 
 
 def _hubs(report: Report) -> str:
-    rows = [(escape(one.id), _percent(one.share), "hub" if one.is_hub else "") for one in report.hubs]
+    rows = [(escape(hub.id), _percent(hub.share), "hub" if hub.is_hub else "") for hub in report.hubs]
     return (
         "<h2>Hubs</h2><p>Documents that are most often among the ten nearest of a query made from another document. A "
         "hub is near to 5 % of the queries, and to five times as many as chance gives. Hubs are often empty phrases: "
@@ -155,13 +145,9 @@ def _lengths(report: Report) -> str:
         f"<h2>Length</h2><p>{_percent(report.summary.cut)} of the documents are longer than the {report.max_length} "
         "tokens that the model reads; the rest of such a text cannot be found by meaning. Lengths above "
         f"{4 * report.max_length} count as that.</p>"
-        + _figure(histogram({"drawn documents": shown}, title="Tokens of a document", axis="tokens", marks=marks))
+        + histogram({"drawn documents": shown}, title="Tokens of a document", axis="tokens", marks=marks)
         + _table(("longest", "tokens", ""), rows)
     )
-
-
-def _figure(svg: str) -> str:
-    return f"<figure>{svg}</figure>"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -250,7 +236,8 @@ def heat_map(
 
 
 def _axis(low: float, high: float, across: Callable[[float], float], name: str) -> str:
-    step = next(step for step in _steps() if (high - low) / step <= 10)
+    steps = (digit * 10.0**power for power in range(-4, 9) for digit in (1, 2, 5))
+    step = next(step for step in steps if (high - low) / step <= 10)
     ticks = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
     bottom = HEIGHT - BOTTOM
     parts = [f'<line class="axis" x1="{LEFT}" x2="{WIDTH - 10}" y1="{bottom}" y2="{bottom}"/>']
@@ -262,12 +249,8 @@ def _axis(low: float, high: float, across: Callable[[float], float], name: str) 
     return "".join(parts)
 
 
-def _steps() -> list[float]:
-    return [digit * 10.0**power for power in range(-4, 9) for digit in (1, 2, 5)]
-
-
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="max-width: {width:.0f}px" role="img" '
-        f'aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg>'
+        f'<figure><svg viewBox="0 0 {width:.0f} {height:.0f}" style="max-width: {width:.0f}px" role="img" '
+        f'aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg></figure>'
     )
