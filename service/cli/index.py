@@ -227,14 +227,14 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
         try:
             number = store.catalog.number_of(options.collection)
             if number is None:
-                raise unknown(options.collection, [one.name for one in store.catalog.listed()], path)
+                raise unknown(options.collection, [row.name for row in store.catalog.listed()], path)
             store.select(number)
             snapshots = SnapshotFolder(settings.data, fingerprint=stored.fingerprint, collection=number, read_only=True)
             index = IndexMaintenance(
                 store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
             ).load()
             with store.snapshot() as snapshot, progress("report", total=snapshot.count(), unit="documents") as bar:
-                found = measure(
+                measured = measure(
                     snapshot,
                     index,
                     encoder,
@@ -246,10 +246,10 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
                 )
         finally:
             store.close()
-        out.write(html(found, collection=options.collection).encode())
-    _print(found.summary, options)
+        out.write(html(measured, collection=options.collection).encode())
+    _print(measured.summary, options)
     if options.collection == DEFAULT_NAME:
-        _keep(found.summary, settings.data)
+        _keep(measured.summary, settings.data)
     sys.stderr.write(f"crosslet: wrote {options.out}\n")
 
 

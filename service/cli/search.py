@@ -89,10 +89,10 @@ def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
     if not as_table:
         for match in matches:
             document = match.document
-            found = {"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata}
+            line = {"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata}
             if (part := match.passage) is not None:
-                found["passage"] = {"text": part.text, "start": part.start, "end": part.stop}
-            print_json(found)
+                line["passage"] = {"text": part.text, "start": part.start, "end": part.stop}
+            print_json(line)
     elif matches:
         rows = [
             (

@@ -75,5 +75,5 @@ def _all_at_once(work: Sequence[Callable[[], object]]) -> None:
             running = [threads.submit(run, call) for call in work]
         finally:
             all_started.set()
-    for one in running:
-        one.result()
+    for call in running:
+        call.result()

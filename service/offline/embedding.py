@@ -82,7 +82,11 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
             for texts in batches:
                 chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
                 ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
-                while ahead and (_is_done(ahead[0]) or _chunks_after_first(ahead) > 2 * workers):
+                while ahead:
+                    # What keeps threads busy while the oldest batch is awaited and written; an empty batch counts as one.
+                    after_first = sum(max(1, len(later)) for later in list(ahead)[1:])
+                    if after_first <= 2 * workers and not all(chunk.done() for chunk in ahead[0]):
+                        break
                     yield _joined(ahead.popleft(), dim)
             while ahead:
                 yield _joined(ahead.popleft(), dim)
@@ -104,7 +108,7 @@ def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | S
     except BaseException as exc:  # as in `engine/pool.py`: a panic of the tokenizer, too
         if len(texts) == 1:
             return [failure_of(exc)]
-        return [one for text in texts for one in encode_each(encode_all, [text])]
+        return [result for text in texts for result in encode_each(encode_all, [text])]
 
 
 def in_space(engine: Engine, space: SpaceMap) -> Engine:
@@ -112,25 +116,18 @@ def in_space(engine: Engine, space: SpaceMap) -> Engine:
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         with closing(engine(batches)) as embedded:
-            for one in embedded:
-                yield replace(one, vectors_ND=space(one.vectors_ND))
+            for batch in embedded:
+                yield replace(batch, vectors_ND=space(batch.vectors_ND))
 
     return run
 
 
-def _is_done(chunks: Sequence[Future[list[Encoded | ServiceError]]]) -> bool:
-    return all(chunk.done() for chunk in chunks)
-
-
-def _chunks_after_first(ahead: Sequence[Sequence[object]]) -> int:
-    """Count the chunks that keep threads busy while the oldest batch is awaited and written; an empty batch is one."""
-    return sum(max(1, len(chunks)) for chunks in ahead) - max(1, len(ahead[0]))
-
-
 def _joined(chunks: Sequence[Future[list[Encoded | ServiceError]]], dim: int) -> Embedded:
-    found = [one for chunk in chunks for one in chunk.result()]
-    failed = {position: str(one) for position, one in enumerate(found) if isinstance(one, ServiceError)}
-    encoded = [one for one in found if isinstance(one, Encoded)]
-    vectors_ND = np.stack([one.vector for one in encoded]) if encoded else np.empty((0, dim), np.float32)
-    truncated = [position for position, one in enumerate(found) if isinstance(one, Encoded) and one.truncated]
+    results = [result for chunk in chunks for result in chunk.result()]
+    failed = {position: str(result) for position, result in enumerate(results) if isinstance(result, ServiceError)}
+    encoded = [result for result in results if isinstance(result, Encoded)]
+    vectors_ND = np.stack([result.vector for result in encoded]) if encoded else np.empty((0, dim), np.float32)
+    truncated = [
+        position for position, result in enumerate(results) if isinstance(result, Encoded) and result.truncated
+    ]
     return Embedded(vectors_ND, truncated, failed)

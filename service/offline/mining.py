@@ -187,7 +187,9 @@ def different(vectors_ND: npt.NDArray[Any]) -> tuple[Rows, Rows]:
     """
     first: dict[bytes, int] = {}
     digests = (blake2b(vector_D.tobytes(), digest_size=16).digest() for vector_D in vectors_ND)
-    first_N = np.fromiter((first.setdefault(one, row) for row, one in enumerate(digests)), np.int64, len(vectors_ND))
+    first_N = np.fromiter(
+        (first.setdefault(digest, row) for row, digest in enumerate(digests)), np.int64, len(vectors_ND)
+    )
     row_U, place_N = np.unique(first_N, return_inverse=True)
     return row_U, place_N
 
@@ -322,8 +324,8 @@ def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> Rows:
             if not len(leading):
                 continue
             is_near = query_QD @ _unit(vectors_ND[leading]).T >= least
-            found = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
-            leader_N[start:stop][found] = leading[is_near[found].argmax(axis=1)]
+            is_led = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
+            leader_N[start:stop][is_led] = leading[is_near[is_led].argmax(axis=1)]
         _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= least, start)
         advance(len(query_QD))
     return leader_N

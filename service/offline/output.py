@@ -74,10 +74,10 @@ def tell(sentence: str) -> None:
 
 def _descriptor(path: Path) -> int | None:
     """Return the descriptor of this process that a path names: what others have written to it must stay."""
-    found = DESCRIPTOR.fullmatch(str(path))
-    if found is None:
+    match = DESCRIPTOR.fullmatch(str(path))
+    if match is None:
         return None
-    return int(found["number"]) if found["number"] else {"out": 1, "err": 2}[found["name"]]
+    return int(match["number"]) if match["number"] else {"out": 1, "err": 2}[match["name"]]
 
 
 def is_replaceable(file: Path) -> bool:

@@ -41,19 +41,21 @@ class RayWorker:
         from service.model.encoder import choose_encoder
 
         self._encoder = choose_encoder(model.folder, model.fallback).encoder
-        found = self._encoder.manifest.fingerprint
-        if found != model.fingerprint:
-            raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, but {model.fingerprint[:12]} here")
+        fingerprint = self._encoder.manifest.fingerprint
+        if fingerprint != model.fingerprint:
+            raise ArtifactError(
+                f"{model.folder} is model {fingerprint[:12]} on a node, but {model.fingerprint[:12]} here"
+            )
 
     def __call__(self, batch: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Return vectors by the texts' positions; for a text that failed, zeros and an error."""
-        found = encode_each(self._encoder.encode_all, [str(text) for text in batch["text"]])
+        results = encode_each(self._encoder.encode_all, [str(text) for text in batch["text"]])
         nothing_D = np.zeros(self._encoder.manifest.dim, np.float32)
         return {
             "position": batch["position"],
-            "vector": np.stack([one.vector if isinstance(one, Encoded) else nothing_D for one in found]),
-            "truncated": np.array([isinstance(one, Encoded) and one.truncated for one in found]),
-            "error": np.array(["" if isinstance(one, Encoded) else str(one) for one in found]),
+            "vector": np.stack([result.vector if isinstance(result, Encoded) else nothing_D for result in results]),
+            "truncated": np.array([isinstance(result, Encoded) and result.truncated for result in results]),
+            "error": np.array(["" if isinstance(result, Encoded) else str(result) for result in results]),
         }
 
 
@@ -106,16 +108,18 @@ def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Itera
     is_done_N, is_truncated_N = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
     failed: dict[int, str] = {}
     given = start = 0
-    for found in _results(texts, model, actors) if texts else [None]:
-        if found is not None:
-            positions = found["position"]
-            vectors_ND[positions] = np.stack(list(found["vector"]))
-            is_truncated_N[positions] = found["truncated"]
+    for results in _results(texts, model, actors) if texts else [None]:
+        if results is not None:
+            positions = results["position"]
+            vectors_ND[positions] = np.stack(list(results["vector"]))
+            is_truncated_N[positions] = results["truncated"]
             is_done_N[positions] = True
-            failed |= {int(one): str(error) for one, error in zip(positions, found["error"], strict=True) if error}
+            failed |= {
+                int(position): str(error) for position, error in zip(positions, results["error"], strict=True) if error
+            }
         while given < len(batches) and is_done_N[start : start + len(batches[given])].all():
             stop = start + len(batches[given])
-            failed_here = {one - start: failed[one] for one in range(start, stop) if one in failed}
+            failed_here = {position - start: failed[position] for position in range(start, stop) if position in failed}
             kept_ND = np.delete(vectors_ND[start:stop], list(failed_here), axis=0)
             yield Embedded(kept_ND, np.flatnonzero(is_truncated_N[start:stop]).tolist(), failed_here)
             given, start = given + 1, stop

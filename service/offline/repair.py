@@ -162,9 +162,11 @@ def _digest_of_texts(connection: sqlite3.Connection, collection: int) -> int:
 def _digest_of_index(connection: sqlite3.Connection, collection: int) -> int:
     """Sum over every occurrence in the index and each document's length, in any order."""
     table = KeywordIndex(connection, collection).table
-    found = f"occurrences_of_{table}"
-    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{found} USING fts5vocab(main, {table}, instance)")
-    total = sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {found}"))  # noqa: S608
+    occurrences = f"occurrences_of_{table}"
+    connection.execute(
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{occurrences} USING fts5vocab(main, {table}, instance)"
+    )
+    total = sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {occurrences}"))  # noqa: S608
     for row, length in connection.execute(f"SELECT id, sz FROM {table}_docsize"):  # noqa: S608 - a number of ours
         total += _digest(row, str(_varint(length)))
     return total % MODULUS

@@ -166,10 +166,10 @@ def measure(
             sampled=len(sample.ids),
             recall=round(_recall(snapshot, index, query_QD, near), 4),
             found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
-            min_scores={name: round(one.score, 3) for name, one in by_language.items()},
+            min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
             language_bias=round(compared.bias, 3),
             cut=round(float(is_cut_S.mean()), 4),
-            hubs=sum(one.is_hub for one in often),
+            hubs=sum(hub.is_hub for hub in often),
         ),
     )
 
@@ -181,10 +181,10 @@ def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.
         raise StartError("a report needs two documents of 8 characters or more; load them with `crosslet index build`")
     asked = list(texts.values())
     embedded = list(engine(asked[start : start + BATCH] for start in range(0, len(asked), BATCH)))
-    for one in embedded:
-        for error in one.failed.values():
+    for batch in embedded:
+        for error in batch.failed.values():
             raise InferenceFailed(f"the beginning of a document cannot be embedded: {error}")
-    return np.array(list(texts), np.int64), np.concatenate([one.vectors_ND for one in embedded])
+    return np.array(list(texts), np.int64), np.concatenate([batch.vectors_ND for batch in embedded])
 
 
 def _recall(snapshot: Snapshot, index: VectorIndex, query_QD: Vectors, near: Nearest) -> float:
@@ -194,8 +194,8 @@ def _recall(snapshot: Snapshot, index: VectorIndex, query_QD: Vectors, near: Nea
     shares = []
     for query_D, scores_K in zip(query_QD, near.scores_QK[:, :NEAREST], strict=True):
         wanted = int(np.isfinite(scores_K).sum())
-        found = nearest(snapshot, index, query_D, top_k=wanted, among=None)
-        shares.append(sum(score >= scores_K[wanted - 1] - ROUNDING for score, _ in found) / wanted)
+        hits = nearest(snapshot, index, query_D, top_k=wanted, among=None)
+        shares.append(sum(score >= scores_K[wanted - 1] - ROUNDING for score, _ in hits) / wanted)
     return float(np.mean(shares))
 
 
@@ -222,7 +222,7 @@ def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) ->
     """Return thresholds for `all` queries and by language. unrelated_QS: nan for a query's own document."""
     of_Q = np.array(languages)
     groups = {"all": np.ones(len(of_Q), bool)} | {name: of_Q == name for name in grouped(languages) if name != OTHER}
-    found = {}
+    by_language = {}
     for name, chosen_Q in groups.items():
         scores = unrelated_QS[chosen_Q]
         scores = scores[np.isfinite(scores)]
@@ -230,8 +230,8 @@ def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) ->
             continue
         score = tail(scores, ABOVE)
         kept, above = float((own_Q[chosen_Q] >= score).mean()), float((scores >= score).mean())
-        found[name] = Threshold(score, kept, above, int(chosen_Q.sum()))
-    return found
+        by_language[name] = Threshold(score, kept, above, int(chosen_Q.sum()))
+    return by_language
 
 
 def pairs(
@@ -250,9 +250,11 @@ def pairs(
     for query in range(count):
         is_query_Q = query_Q == query
         rows = near.rows_QK[is_query_Q]
-        found = numbered([of_row[row] for row in rows[rows >= 0].tolist()])
-        if len(found) >= LEAST_SCORES:
-            lift_LL[query] = np.bincount(found[found >= 0], minlength=count) / len(found) / share_L
+        near_languages = numbered([of_row[row] for row in rows[rows >= 0].tolist()])
+        if len(near_languages) >= LEAST_SCORES:
+            lift_LL[query] = (
+                np.bincount(near_languages[near_languages >= 0], minlength=count) / len(near_languages) / share_L
+            )
         for document in range(count):
             scores = unrelated_QS[is_query_Q][:, document_S == document]
             scores = scores[np.isfinite(scores)]
@@ -267,11 +269,11 @@ def hubs(near: Nearest, documents: int, ids: Mapping[int, str]) -> list[Hub]:
     queries, k = near.rows_QK.shape
     times = Counter(near.rows_QK[near.rows_QK >= 0].tolist())
     by_chance = min(k, documents) / documents
-    found: list[Hub] = []
+    shown: list[Hub] = []
     for row, count in sorted(times.items(), key=lambda item: (-item[1], item[0])):
         share = count / queries
         is_hub = share >= HUB_SHARE and share >= HUB_TIMES * by_chance
-        if len(found) >= SHOWN and not is_hub:
+        if len(shown) >= SHOWN and not is_hub:
             break
-        found.append(Hub(ids[row], share, is_hub))
-    return found
+        shown.append(Hub(ids[row], share, is_hub))
+    return shown

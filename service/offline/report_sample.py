@@ -45,7 +45,7 @@ def draw(snapshot: Snapshot, *, most: int, field: str) -> Sample:
     chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most])
     drawn = [document for part in _batches(chosen.tolist()) for document, _ in snapshot.fetch(part)]
     drawn.sort(key=lambda document: document.row)
-    spans = {row: found for part in _batches(chosen.tolist()) for row, found in snapshot.spans_of(part).items()}
+    spans = {row: places for part in _batches(chosen.tolist()) for row, places in snapshot.spans_of(part).items()}
     return Sample(
         np.array([document.row for document in drawn], np.int64),
         [document.id for document in drawn],
@@ -86,10 +86,12 @@ def language_of(metadata: Mapping[str, object], text: str, *, field: str) -> str
 
 def script_of(text: str) -> str:
     """Return `Latin`, `Cyrillic`, `Han`, `Kana`, .. by the Unicode names of the letters; `no` without letters."""
-    found = Counter(unicodedata.name(char, "no").split()[0].capitalize() for char in text[:LOOKED_AT] if char.isalpha())
-    if found.keys() & KANA:
+    scripts = Counter(
+        unicodedata.name(char, "no").split()[0].capitalize() for char in text[:LOOKED_AT] if char.isalpha()
+    )
+    if scripts.keys() & KANA:
         return "Kana"
-    script = found.most_common(1)[0][0] if found else "no"
+    script = scripts.most_common(1)[0][0] if scripts else "no"
     return "Han" if script == HAN else script
 
 

@@ -59,7 +59,7 @@ class ServiceClient:
 
         Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
         """
-        lines = ({"id": one.id, "text": one.text, "metadata": one.metadata} for one in documents)
+        lines = ({"id": document.id, "text": document.text, "metadata": document.metadata} for document in documents)
         body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
         until = time.monotonic() + self._patience_s
         while True:

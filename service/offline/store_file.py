@@ -66,7 +66,7 @@ class StoredRow:
     def is_covered(self) -> bool:
         """Whether its passages follow each other through the text, and leave out nothing but spaces."""
         text = self.text.decode()
-        places = [(0, 0), *((one.start, one.stop) for one in self.passages), (len(text), len(text))]
+        places = [(0, 0), *((part.start, part.stop) for part in self.passages), (len(text), len(text))]
         return all(
             start <= next_start and stop <= next_stop <= len(text) and not text[stop:next_start].strip()
             for (start, stop), (next_start, next_stop) in pairwise(places)
@@ -192,10 +192,9 @@ class StoreFile:
 
     def _passages_of(self, row: int) -> tuple[StoredPassage, ...]:
         query = "SELECT start, stop, vector, vector_checksum FROM passages WHERE row = ? ORDER BY passage"
-        found = self.connection.execute(query, (row,)).fetchall()
+        rows = self.connection.execute(query, (row,)).fetchall()
         return tuple(
-            StoredPassage(start, stop, vector, of_vector == checksum(vector))
-            for start, stop, vector, of_vector in found
+            StoredPassage(start, stop, vector, of_vector == checksum(vector)) for start, stop, vector, of_vector in rows
         )
 
     @property

@@ -160,7 +160,7 @@ class VectorImport:
                 if first != line:
                     raise InvalidInput(f"{self._path}: {named(document.id)} is on line {first} and on line {line}")
             self._check_vectors(batch)
-            texts += [one.text for place, one in enumerate(batch.documents, batch.start) if place in wanted]
+            texts += [document.text for place, document in enumerate(batch.documents, batch.start) if place in wanted]
             advance(len(batch.documents))
         if len(line_of) != vectors.count:
             raise InvalidInput(f"{self._path} has {len(line_of)} documents; {vectors.path} has {vectors.count} vectors")
@@ -181,7 +181,7 @@ class VectorImport:
         with open_source(self._path, "jsonl") as source:
             start = 0
             while records := list(islice(source.records, BATCH_DOCUMENTS)):
-                yield _Batch(start, [one.line for one in records], [self._document(one) for one in records])
+                yield _Batch(start, [record.line for record in records], [self._document(record) for record in records])
                 start += len(records)
 
     def _document(self, record: Record) -> Document:

@@ -140,7 +140,7 @@ def _reader(kind: Any) -> Read:
         return lambda cell: _object((name, read(cell[at])) for at, (name, read) in enumerate(fields))
     if types.is_nested(kind) and hasattr(kind, "value_type"):  # lists of all kinds
         element = _or_null(_reader(kind.value_type))
-        return lambda cell: [element(one) for one in cell.values]
+        return lambda cell: [element(part) for part in cell.values]
     if any(is_plain(kind) for is_plain in (getattr(types, f"is_{name}") for name in PLAIN)):
         return lambda cell: cell.as_py()
     return _refused
@@ -176,10 +176,10 @@ def _microseconds(value: int, unit: str) -> datetime.timedelta:
 
 def _object(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     pairs = list(entries)
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise _UnreadableError("has a struct or map with the same key twice")
-    return found
+    return fields
 
 
 @contextmanager
