@@ -83,7 +83,7 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
                 chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
                 ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
                 while ahead:
-                    # What keeps threads busy while the oldest batch is awaited and written; an empty batch counts as one.
+                    # What keeps threads busy while the oldest batch is written; an empty batch counts as one.
                     after_first = sum(max(1, len(later)) for later in list(ahead)[1:])
                     if after_first <= 2 * workers and not all(chunk.done() for chunk in ahead[0]):
                         break
