@@ -157,7 +157,7 @@ def _loading(
             with _interruptible(load.report):
                 yield load
         except InvalidInput as exc:
-            raise InvalidInput(f"{source.name}: {exc}") from exc
+            raise exc.at(f"{source.name}:") from exc
 
 
 @contextmanager

@@ -155,8 +155,9 @@ def embedded_batches(
                 embedded = next(vectors, None)
             except InferenceFailed as exc:
                 lines = next((batch.lines for batch in pending if batch.lines), None)
-                where = f"lines {lines[0]} to {lines[-1]}: " if lines else ""
-                raise InferenceFailed(f"{where}{exc}") from exc
+                if lines is None:
+                    raise
+                raise exc.at(f"lines {lines[0]} to {lines[-1]}:") from exc
             if embedded is None:
                 return
             batch = pending.popleft()

@@ -188,7 +188,7 @@ class VectorImport:
         try:
             return self._read(record)
         except InvalidInput as exc:
-            raise InvalidInput(f"{self._path}: line {record.line}: {exc}") from exc
+            raise exc.at(f"{self._path}: line {record.line}:") from exc
 
     def _rows(self, batch: _Batch) -> Vectors:
         """Return the vectors of a batch; fewer at the end of the file."""

@@ -100,7 +100,7 @@ class Lines:
             self._find_lines()
         except InvalidInput as exc:
             self._file.close()
-            raise InvalidInput(f"{path} {exc}") from exc
+            raise exc.at(str(path)) from exc
 
     def _find_lines(self) -> None:
         start = 0
