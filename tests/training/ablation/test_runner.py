@@ -124,7 +124,7 @@ def test_two_cells_are_trained_scored_and_reported(data: Path, tmp_path: Path, j
         tmp_path,
         runs={"full": {}, "w/o MCL": {"contrastive.objective": "none"}},
         tables={"Ablation": ["full", "w/o MCL"]},
-        figures={"losses": ["full"], "map": ["full"]},
+        figures={"losses": ["full"]},
         findings={"MCL helps": {"order": [["w/o MCL", "full"]]}},
     )
     base = yaml.safe_load((tmp_path / "base.yaml").read_text(encoding="utf-8"))
@@ -135,5 +135,5 @@ def test_two_cells_are_trained_scored_and_reported(data: Path, tmp_path: Path, j
     for name in ("full", "w-o-MCL"):
         scores = json.loads((out / "cells" / name / "contrastive-scores/scores.json").read_text())
         assert f"| {scores['stsb_test_monolingual']['average']:.1f} | {scores['stsb_test']['average']:.1f} |" in text
-    assert len(list((out / "report/figures").iterdir())) == 4 + 2  # a loss of each stage, the map before and after
+    assert len(list((out / "report/figures").iterdir())) == 4  # a loss of each stage
     assert len(list((out / "steps").glob("student-*"))) == 1  # stage 3, once for both
