@@ -15,6 +15,7 @@ from service.api.policy import Access, policy, policy_of
 from service.api.routing import RouteTable
 from service.api.schemas.embed import EmbedRequest
 from service.runtime import LONG_BYTES
+from tests.service.api.answers import assert_refused, error_of
 
 HALF = "\ud83d"  # json.dumps writes it as JSON's \ud83d
 SENTENCE = " has half a surrogate pair, which is no character: send both halves, or U+FFFD in place of one"
@@ -68,8 +69,7 @@ def test_half_a_surrogate_pair_is_named_by_its_place(
     method, path = route.split()
     response = client.request(method, path, content=json.dumps(body), headers={"content-type": content_type})
     assert response.status_code == 400
-    error = response.json()["error"]
-    assert (error if isinstance(error, str) else error["message"]) == place + SENTENCE
+    assert error_of(response) == place + SENTENCE
 
 
 def test_a_byte_beyond_utf8_is_named_by_its_place(client: TestClient) -> None:
@@ -108,9 +108,9 @@ def test_whole_pairs_are_characters_however_they_are_written(client: TestClient)
         assert client.post("/embed", content=content, headers={"content-type": JSON}).status_code == 200
 
 
-PLAIN = {"content-type": "application/json"}
+PLAIN = {"content-type": JSON}
 PADDING = " " * LONG_BYTES
-OTHERWISE = {"content-type": "application/json; charset=utf-8"}  # the framework's way
+OTHERWISE = {"content-type": f"{JSON}; charset=utf-8"}  # the framework's way
 
 
 def test_every_post_with_a_body_is_declared_fast() -> None:
@@ -209,3 +209,48 @@ def test_the_route_is_counted_by_its_template_both_ways(client: TestClient) -> N
         client.post("/embed", content='{"inputs": "a"}', headers=headers)
     counted = [line for line in client.get("/metrics").text.splitlines() if 'route="/embed",status="200"' in line]
     assert counted[0].endswith(" 2.0")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"",
+        b'{"inputs": NaN}',
+        b'{"inputs": "\\ud800"}',
+        b'{"inputs": "\xff"}',
+        b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_a_body_that_is_not_json_is_a_client_error(client: TestClient, content: bytes) -> None:
+    response = client.post("/embed", content=content, headers=PLAIN)
+    assert_refused(response, 400 if content else 422, "Validation")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("headers", [PLAIN, {"content-type": "application/json; charset=utf-16"}])
+def test_a_body_in_another_encoding_than_utf8_is_told_so(
+    client: TestClient, encoding: str, headers: dict[str, str]
+) -> None:
+    response = client.post("/embed", content='{"inputs": "a"}'.encode(encoding), headers=headers)
+    assert_refused(response, 400, "Validation", f"the body is in {encoding[:6].upper()}; JSON is UTF-8")
+
+
+@pytest.mark.parametrize("path", ["/embed", "/embed?a=b"])  # past the framework, and through it
+def test_a_byte_order_mark_before_json_is_ignored(client: TestClient, path: str) -> None:
+    answer = client.post(path, content=b'\xef\xbb\xbf{"inputs": "hallo"}', headers=PLAIN)
+    assert answer.status_code == 200
+    assert answer.json() == client.post("/embed", json={"inputs": "hallo"}).json()
+
+
+def test_a_long_number_changes_nothing_else_of_what_json_is(client: TestClient) -> None:
+    """Bodies with long digits are read by another parser: it must refuse what the first one refuses."""
+    faults = dict.fromkeys(("NaN", "[1,]", "1e400", "[" * 2000 + "]" * 2000), "not valid JSON")
+    for bad, fault in (faults | {'"\\ud800"': "y has half a surrogate pair"}).items():
+        response = client.post("/embed", content=f'{{"inputs": "a", "x": {"1" * 30}, "y": {bad}}}', headers=PLAIN)
+        assert_refused(response, 400, "Validation", fault)
+    deep = f'{{"inputs": "a", "x": {"[" * 1000}{"1" * 30}{"]" * 1000}}}'  # Python's parser may give up before
+    assert client.post("/embed", content=deep, headers=PLAIN).status_code in {200, 400}
+    content = f'{{"inputs": "{"1" * 30}\\u00e9", "x": 1, "x": {"1" * 30}}}'
+    response = client.post("/embed", content=content, headers=PLAIN)
+    assert response.json() == client.post("/embed", json={"inputs": "1" * 30 + "é"}).json()

@@ -5,6 +5,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.artifacts import TEXTS, build_artifact, write_manifest
+from tests.service.api.answers import assert_refused, put_texts
 from tests.service.conftest import Serve
 
 
@@ -17,19 +18,13 @@ def recommending(tmp_path: Path) -> Path:
     return folder
 
 
-def filled(client: TestClient) -> TestClient:
-    documents = [{"id": str(n), "text": text} for n, text in enumerate(TEXTS[:4])]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
-    return client
-
-
 def search(client: TestClient, **body: Any) -> tuple[list[str], float | None]:
     answer = client.post("/search", json={"query": TEXTS[0], "mode": "dense", "min_score": "auto", **body}).json()
     return [result["id"] for result in answer["results"]], answer.get("min_score")
 
 
 def test_auto_is_the_threshold_of_the_language_or_of_all(serve: Serve, recommending: Path) -> None:
-    client = filled(serve(model=recommending))
+    client = put_texts(serve(model=recommending), TEXTS[:4])
     for language in (None, "fr", "xx"):
         assert search(client, language=language) == (["0"], 0.999)
     for language in ("de", "DE", "de-AT"):
@@ -42,6 +37,8 @@ def test_auto_is_the_threshold_of_the_language_or_of_all(serve: Serve, recommend
 
 def test_auto_is_refused_where_nothing_is_recommended(serve: Serve, recommending: Path, client: TestClient) -> None:
     for body, where, words in (
+        ({"min_score": True}, client, "valid number"),
+        ({"min_score": "0.3"}, client, "valid number"),
         ({"mode": "keywords"}, serve(model=recommending), "a search by keywords has none: send a number"),
         ({}, client, "model tiny recommends none (`min_scores` in GET /info)"),
         ({"language": "de", "min_score": 0.1}, client, "language only chooses"),
@@ -49,5 +46,4 @@ def test_auto_is_refused_where_nothing_is_recommended(serve: Serve, recommending
         ({"min_score": 2}, client, "min_score"),
     ):
         answer = where.post("/search", json={"query": "a", "min_score": "auto", **body})
-        assert answer.status_code == 422
-        assert words in answer.json()["error"]
+        assert_refused(answer, 422, "Validation", words)

@@ -1,33 +1,39 @@
-"""A request with as many texts as OpenAI takes."""
+"""OpenAI's routes: its shapes and errors, and a request with as many texts as OpenAI takes."""
 
 import asyncio
 import base64
+import json
+import shutil
+from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from service.api.routes.openai import _data
+from tests.artifacts import TEXTS, write_manifest
+from tests.service.api.answers import assert_refused, error_of
 from tests.service.conftest import Serve
 
 OPENAIS_LIMIT = 2048
-TEXTS = [f"guitar {number}" for number in range(OPENAIS_LIMIT)]
+MANY = [f"guitar {number}" for number in range(OPENAIS_LIMIT)]
 
 
 def message(client: TestClient, body: dict[str, object]) -> str:
     response = client.post("/v1/embeddings", json=body)
     assert response.status_code == 422
-    return str(response.json()["error"]["message"])
+    return error_of(response)
 
 
 @pytest.mark.parametrize("encoding_format", ["float", "base64"])
 def test_2048_texts_get_the_vectors_of_embed_in_order(client: TestClient, encoding_format: str) -> None:
-    answer = client.post("/v1/embeddings", json={"input": TEXTS, "encoding_format": encoding_format}).json()
+    answer = client.post("/v1/embeddings", json={"input": MANY, "encoding_format": encoding_format}).json()
     assert [one["index"] for one in answer["data"]] == list(range(OPENAIS_LIMIT))
     embeddings = [one["embedding"] for one in answer["data"]]
     if encoding_format == "base64":
         embeddings = [np.frombuffer(base64.b64decode(one), "<f4") for one in embeddings]
-    parts = [client.post("/embed", json={"inputs": TEXTS[start : start + 512]}) for start in range(0, 2048, 512)]
+    parts = [client.post("/embed", json={"inputs": MANY[start : start + 512]}) for start in range(0, 2048, 512)]
     assert np.array_equal(
         np.asarray(embeddings, np.float32), np.concatenate([np.asarray(part.json(), np.float32) for part in parts])
     )
@@ -47,7 +53,7 @@ def test_others_are_answered_while_an_answer_is_written() -> None:
 
 
 def test_more_texts_are_refused_with_both_numbers(client: TestClient) -> None:
-    error = message(client, {"input": [*TEXTS, "a"]})
+    error = message(client, {"input": [*MANY, "a"]})
     assert error == "input has 2049 texts; the limit is 2048 (CROSSLET_MAX_OPENAI_TEXTS)"
     assert client.get("/info").json()["limits"]["max_openai_texts"] == OPENAIS_LIMIT
 
@@ -60,15 +66,130 @@ def test_the_limit_is_a_setting_of_its_own(serve: Serve) -> None:
 
 
 def test_an_empty_text_among_many_is_named(client: TestClient) -> None:
-    assert message(client, {"input": [*TEXTS[:1500], "", *TEXTS[1501:]]}).startswith("input[1500] is empty")
+    assert message(client, {"input": [*MANY[:1500], "", *MANY[1501:]]}).startswith("input[1500] is empty")
     assert message(client, {"input": ["a", "b", "c", ""]}).startswith("input[3] is empty")
 
 
 def test_a_text_among_many_that_must_not_be_cut_is_named(client: TestClient) -> None:
-    given = {"input": [*TEXTS[:1500], "guitar " * 50, *TEXTS[1501:]], "truncate": False}
+    given = {"input": [*MANY[:1500], "guitar " * 50, *MANY[1501:]], "truncate": False}
     assert message(client, given).startswith("input[1500] has ")
 
 
 def test_cut_texts_among_many_are_counted(client: TestClient) -> None:
-    response = client.post("/v1/embeddings", json={"input": [*TEXTS[:1500], "guitar " * 50, *TEXTS[1501:]]})
+    response = client.post("/v1/embeddings", json={"input": [*MANY[:1500], "guitar " * 50, *MANY[1501:]]})
     assert response.headers["x-truncated"] == "1; indices=1500"
+
+
+def test_base64_is_the_float32_bytes(client: TestClient) -> None:
+    floats, packed = (
+        client.post("/v1/embeddings", json={"input": TEXTS[0], "model": "any"} | more).json()
+        for more in ({}, {"encoding_format": "base64"})
+    )
+    values = np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4")
+    assert np.array_equal(np.asarray(floats["data"][0]["embedding"], np.float32), values)
+    assert floats["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("input_", "place"),
+    [
+        ("", "input is"),
+        (["a", ""], "input[1] is"),
+        ([10**6], "input has"),
+        *((input_, "") for input_ in ([], [""], [[]], [-1], [2**70], {"a": 1}, [True])),
+    ],
+)
+def test_errors_have_openais_shape_and_name_the_place(serve: Serve, input_: object, place: str) -> None:
+    for client in (serve(), serve(token_ids=True)):
+        response = client.post("/v1/embeddings", json={"input": input_})
+        assert response.status_code == 422
+        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+        assert error_of(response).startswith(place)
+
+
+@pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [2**70], [[]]])
+def test_token_ids_are_refused_by_default(client: TestClient, input_: object) -> None:
+    response = client.post("/v1/embeddings", json={"input": input_})
+    assert response.status_code == 422
+    error = response.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "Validation")
+    assert error["message"].startswith("input has token ids")
+    assert "check_embedding_ctx_length=False" in error["message"]
+    assert "CROSSLET_TOKEN_IDS=true" in error["message"]
+
+
+def test_openai_token_ids_are_this_models_where_they_are_allowed(serve: Serve, tiny_model: Path) -> None:
+    client = serve(token_ids=True)
+    ids = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))["input_ids"][:2]
+    texts = client.post("/v1/embeddings", json={"input": list(TEXTS[:2])}).json()["data"]
+    assert client.post("/v1/embeddings", json={"input": ids}).json()["data"] == texts
+    assert client.post("/v1/embeddings", json={"input": ids[0]}).json()["data"] == texts[:1]
+
+
+@pytest.mark.parametrize("path", ["/embeddings", "/embeddings/", "/v1/embeddings/"])
+@pytest.mark.parametrize(("input_", "status"), [(list(TEXTS[:2]), 200), ([""], 422)])
+def test_openais_route_is_there_without_its_version_too(
+    client: TestClient, path: str, input_: list[str], status: int
+) -> None:
+    answers = [client.post(one, json={"input": input_}) for one in (path, "/v1/embeddings")]
+    assert [answer.status_code for answer in answers] == [status] * 2
+    assert answers[0].json() == answers[1].json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/embeddings", 405),
+        ("DELETE", "/embeddings/", 405),
+        ("DELETE", "/v1/models/", 405),
+        ("GET", "/v1/models/other", 404),
+        ("POST", "/v1/chat/completions", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/", 404),
+        ("GET", "/v1/nope/", 404),
+    ],
+)
+def test_errors_under_v1_have_openais_shape(client: TestClient, method: str, path: str, status: int) -> None:
+    response = client.request(method, path)
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["param"]) == (status, "invalid_request_error", None)
+    assert error["code"] == {404: "NotFound", 405: "Validation"}[status]
+
+
+@pytest.mark.parametrize("path", ["/v1nope", "/embeddingsnope", "/embeddings/nope", "/v2/v1/"])
+def test_errors_elsewhere_have_the_shape_of_all_others(client: TestClient, path: str) -> None:
+    assert_refused(client.get(path), 404, "NotFound")
+
+
+def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
+    model = {"id": "tiny", "object": "model", "created": 1767225600, "owned_by": "crosslet"}  # 2026-01-01T00:00:00Z
+    for slash in ("", "/"):
+        assert client.get(f"/v1/models{slash}").json() == {"object": "list", "data": [model]}
+        assert client.get(f"/v1/models/tiny{slash}").json() == model
+    assert error_of(client.get("/v1/models/other")) == "no such model; this service serves tiny"
+
+
+@pytest.mark.parametrize(
+    ("name", "created_at", "created"),
+    [
+        ("org/name", "2026-01-01T00:00:00", 1767225600),
+        ("a b", "yesterday", 0),
+        ("ü", "2026-01-01T01:00:00+01:00", 1767225600),
+    ],
+)
+def test_a_model_is_found_whatever_its_manifest_calls_it(
+    serve: Serve, tiny_model: Path, tmp_path: Path, name: str, created_at: str, created: int
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    write_manifest(tmp_path / "model", name=name, created_at=created_at)
+    client = serve(model=tmp_path / "model")
+    (listed,) = client.get("/v1/models").json()["data"]
+    assert (listed["id"], listed["created"]) == (name, created)
+    for spelling in (quote(name), quote(name, safe="")):
+        assert client.get(f"/v1/models/{spelling}").json() == listed
+
+
+def test_openai_takes_null_for_what_is_left_out(client: TestClient) -> None:
+    nulls = {"model": None, "encoding_format": None, "dimensions": None, "user": None}
+    answers = [client.post("/v1/embeddings", json={"input": TEXTS[0], **more}).json() for more in ({}, nulls)]
+    assert answers[0] == answers[1]

@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import BaseModel, ValidationError
 
-from tests.artifacts import TEXTS
+from service.api.schemas.documents import DeleteDocumentsRequest, PutDocumentsRequest
+from service.api.schemas.embed import EmbedRequest, SimilarityRequest
+from service.api.schemas.openai import OpenAIEmbeddingsRequest
+from service.api.schemas.search import SearchRequest
+from tests.artifacts import MAX_LENGTH, TEXTS
+from tests.service.api import answers
 
 LONG = "guitar " * 50
 COMPARED = {"source_sentence": "a", "sentences": [LONG]}
@@ -22,8 +28,7 @@ LONG_TEXTS: list[tuple[str, dict[str, Any]]] = [
 def error_of(client: TestClient, path: str, body: dict[str, Any], *, method: str = "POST") -> str:
     response = client.request(method, path, json=body)
     assert response.status_code == 422, response.text
-    error = response.json()["error"]
-    return str(error if isinstance(error, str) else error["message"])
+    return answers.error_of(response)
 
 
 @pytest.mark.parametrize("given", ["true", "yes", 1, 0, 1.0, []])
@@ -82,7 +87,9 @@ def test_a_text_that_is_too_long_is_cut_or_refused_as_asked(
     assert [response.status_code for response in cut] == [200] * 3
     assert {response.headers["x-truncated"] for response in cut} == {"1; indices=1"}
     for refused in (False, "NONE"):
-        assert "[1] has " in error_of(client, path, body | {"truncate": refused})
+        error = error_of(client, path, body | {"truncate": refused})
+        assert "[1] has " in error
+        assert f"the model reads {MAX_LENGTH}" in error
 
 
 @pytest.mark.parametrize(("path", "body"), [*LONG_TEXTS, ("/similarity", {"inputs": COMPARED})])
@@ -95,10 +102,8 @@ def test_a_texts_end_is_never_kept(client: TestClient, path: str, body: dict[str
 
 def test_the_end_may_be_asked_for_where_nothing_is_cut(client: TestClient) -> None:
     options = {"truncate": False, "truncation_direction": "Left"}
-    assert (
-        client.post("/embed", json={"inputs": "a"} | options).json()
-        == client.post("/embed", json={"inputs": "a"}).json()
-    )
+    given, plain = (client.post("/embed", json={"inputs": "a"} | more).json() for more in (options, {}))
+    assert given == plain
 
 
 @pytest.mark.parametrize(("path", "key"), [("/embed", "inputs"), ("/v1/embeddings", "input")])
@@ -111,4 +116,26 @@ def test_normalize_false_keeps_the_first_numbers(client: TestClient, path: str, 
     np.testing.assert_allclose(np.linalg.norm(whole_BD, axis=1), 1, atol=1e-6)
     assert np.array_equal(vectors(normalize=False), whole_BD)
     assert np.array_equal(vectors(normalize=False, dimensions=5), whole_BD[:, :5])
-    np.testing.assert_allclose(np.linalg.norm(vectors(dimensions=5), axis=1), 1, atol=1e-6)
+    cut_BD = whole_BD[:, :5] / np.linalg.norm(whole_BD[:, :5], axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors(dimensions=5), cut_BD, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (EmbedRequest, {"inputs": [1.5] * 1000}),
+        (SimilarityRequest, {"inputs": {"pairs": [[1, 2]] * 1000}}),
+        (SimilarityRequest, {"inputs": {"left": [1] * 1000, "right": [1] * 1000}}),
+        (SimilarityRequest, {"inputs": {"source_sentence": "a", "sentences": [1] * 1000}}),
+        (PutDocumentsRequest, {"documents": [1] * 1000}),
+        (DeleteDocumentsRequest, {"ids": [1] * 1000}),
+        (SearchRequest, {"queries": [1] * 1000, "include": [1] * 1000}),
+        (SearchRequest, {"query": "a"} | {str(number): 1 for number in range(1000)}),
+        (OpenAIEmbeddingsRequest, {"input": [1.5] * 1000}),
+        (OpenAIEmbeddingsRequest, {"input": [[1.5] * 1000] * 1000}),
+    ],
+)
+def test_a_thousand_wrong_elements_cost_no_thousand_errors(model: type[BaseModel], body: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(body)
+    assert caught.value.error_count() <= 4

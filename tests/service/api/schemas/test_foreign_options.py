@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.service.api.answers import error_of
+
 EMBED: tuple[str, dict[str, Any]] = ("/embed", {"inputs": "hallo"})
 OPENAI: tuple[str, dict[str, Any]] = ("/v1/embeddings", {"input": "hallo"})
 COMPARE: tuple[str, dict[str, Any]] = ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["b"]}})
@@ -17,8 +19,7 @@ def sentence(client: TestClient, request: tuple[str, dict[str, Any]], options: d
     path, body = request
     response = client.post(path, json=body | options)
     assert response.status_code == 422, response.text
-    error = response.json()["error"]
-    return str(error if isinstance(error, str) else error["message"])
+    return error_of(response)
 
 
 @pytest.mark.parametrize(
