@@ -34,6 +34,12 @@ def sigterm_as_it_was() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The loop of tests that are coroutines (pytest.mark.anyio)."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny real artifact; read-only for tests."""

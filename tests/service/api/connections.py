@@ -29,6 +29,10 @@ async def serving(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
             connection.transport.abort()
 
 
+async def respond(send: Send, body: bytes, *, status: int = 200) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def much(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % MUCH_BYTES)]})
-    await send({"type": "http.response.body", "body": bytes(MUCH_BYTES)})
+    await respond(send, bytes(MUCH_BYTES))

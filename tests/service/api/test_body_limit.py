@@ -2,33 +2,36 @@ import asyncio
 import gzip
 import json
 import tracemalloc
-from collections.abc import Iterator
 from unittest.mock import patch
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis.strategies import dictionaries, lists, recursive, text
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.body_limit import BodyLimit, values_of
 from service.api.policy import Access, Policy
 from service.api.responses import error_response
 from service.api.routing import RouteMatch
 from service.errors import Overloaded
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
-
-def chunks(count: int, size: int) -> Iterator[bytes]:
-    for _ in range(count):
-        yield b"x" * size
+pytestmark = pytest.mark.anyio
+JSON = {"content-type": "application/json"}
+GZIP = JSON | {"content-encoding": "gzip"}
+SCOPE: Scope = {
+    "type": "http",
+    "path": "/embed",
+    "headers": [],
+    "route_match": RouteMatch(None, "/embed", frozenset(), Policy(Access.READ)),
+}
 
 
 def test_a_declared_body_over_the_limit_is_413_with_both_numbers(serve: Serve) -> None:
     response = serve(max_body_bytes=100).post("/embed", content=b"x" * 101)
-    assert response.status_code == 413
-    assert response.json()["error_type"] == "TooLarge"
-    assert "101 bytes; the limit is 100 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
+    assert_refused(response, 413, "TooLarge", "101 bytes; the limit is 100 (CROSSLET_MAX_BODY_BYTES)")
 
 
 def test_openais_clients_are_told_to_come_back() -> None:
@@ -37,18 +40,14 @@ def test_openais_clients_are_told_to_come_back() -> None:
 
 
 def test_a_chunked_body_over_the_limit_is_413(serve: Serve) -> None:
-    response = serve(max_body_bytes=100).post("/embed", content=chunks(10, 50))
-    assert response.status_code == 413
-    assert "more than 100 bytes" in response.json()["error"]
+    response = serve(max_body_bytes=100).post("/embed", content=(b"x" * 50 for _ in range(10)))
+    assert_refused(response, 413, "TooLarge", "more than 100 bytes")
 
 
 def test_a_body_at_the_limit_is_read(serve: Serve) -> None:
     body = b'{"inputs": "hallo"}'
     client = serve(max_body_bytes=len(body))
-    assert client.post("/embed", content=body, headers={"content-type": "application/json"}).status_code == 200
-
-
-JSON = {"content-type": "application/json"}
+    assert client.post("/embed", content=body, headers=JSON).status_code == 200
 
 
 @pytest.mark.parametrize("value", [b"[]", b"{}", b'"ab"', b'[""]', b'{"[":1}'])
@@ -83,7 +82,7 @@ def count_of(content: object) -> int:
 def test_a_gzip_body_is_read_as_what_it_stands_for(serve: Serve) -> None:
     client = serve()
     packed = gzip.compress(b'{"inputs": "hallo"}')
-    response = client.post("/embed", content=packed, headers=JSON | {"content-encoding": "gzip"})
+    response = client.post("/embed", content=packed, headers=GZIP)
     assert response.json() == client.post("/embed", json={"inputs": "hallo"}).json()
 
 
@@ -94,17 +93,16 @@ def test_of_a_gzip_body_the_bytes_it_stands_for_are_limited(serve: Serve) -> Non
         for content in (packed, iter([packed])):  # with its length declared, and chunked
             if len(packed) > 1000 and content is packed:
                 continue  # refused by its declared length already
-            response = client.post("/embed", content=content, headers=JSON | {"content-encoding": "gzip"})
+            response = client.post("/embed", content=content, headers=GZIP)
             assert response.status_code == status, response.text
-    assert "more than 1000 bytes" in response.json()["error"]
-    assert "1000 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
+    assert_refused(response, 413, "TooLarge", "more than 1000 bytes", "1000 (CROSSLET_MAX_BODY_BYTES)")
 
 
 def test_a_gzip_body_that_is_compressed_too_much_is_413(serve: Serve) -> None:
     packed = gzip.compress(b'{"inputs": "' + b"a" * 3_900_000 + b'"}')
-    response = serve().post("/embed", content=packed, headers=JSON | {"content-encoding": "gzip"})
-    assert response.status_code == 413
-    assert "more than 1000000 bytes and 100 times as many; compress it less, or not at all" in response.json()["error"]
+    response = serve().post("/embed", content=packed, headers=GZIP)
+    words = "more than 1000000 bytes and 100 times as many; compress it less, or not at all"
+    assert_refused(response, 413, "TooLarge", words)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +117,19 @@ def test_a_body_in_the_wrong_encoding_is_a_typed_error(
     serve: Serve, encoding: str, content: bytes, status: int
 ) -> None:
     response = serve().post("/embed", content=content, headers=JSON | {"content-encoding": encoding})
-    assert response.status_code == status
-    assert response.json()["error_type"] == "Validation"
+    assert_refused(response, status, "Validation")
 
 
 class Exchange:
-    """One request against a BodyLimit whose application answers when it is let go."""
+    """One request, whose body comes in these messages."""
 
-    def __init__(self, messages: list[Message]) -> None:
-        self.messages = messages
+    def __init__(self, *messages: Message) -> None:
+        self.messages = list(messages)
         self.received = 0
         self.status: int | None = None
+
+    async def through(self, limit: BodyLimit, scope: Scope = SCOPE) -> None:
+        await limit(scope, self.receive, self.send)
 
     async def receive(self) -> Message:
         self.received += 1
@@ -140,50 +140,21 @@ class Exchange:
             self.status = message["status"]
 
 
-def part(size: int, *, more: bool) -> Message:
+def part(size: int, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": b"x" * size, "more_body": more}
 
 
-SCOPE: Scope = {
-    "type": "http",
-    "path": "/embed",
-    "headers": [],
-    "route_match": RouteMatch(None, "/embed", frozenset(), Policy(Access.READ)),
-}
+def limit_of(application: ASGIApp, *, inflight_bytes: int = 60, body_timeout_s: float = 30) -> BodyLimit:
+    """A limit of 60 bytes for each body."""
+    return BodyLimit(application, max_body_bytes=60, max_inflight_bytes=inflight_bytes, body_timeout_s=body_timeout_s)
 
 
-def test_an_endless_body_is_not_read_to_its_end() -> None:
-    async def never(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("reached the application")
-
-    exchange = Exchange([part(10, more=True) for _ in range(1000)])
-    limit = BodyLimit(never, max_body_bytes=25, max_inflight_bytes=1000, body_timeout_s=30)
-    asyncio.run(limit(SCOPE, exchange.receive, exchange.send))
-    assert exchange.status == 413
-    assert exchange.received == 3
+async def never(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError("reached the application")
 
 
-def test_all_bodies_together_stay_under_the_budget() -> None:
-    async def scenario() -> None:
-        release = asyncio.Event()
-
-        async def application(scope: Scope, receive: Receive, send: Send) -> None:
-            await release.wait()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-
-        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=100, body_timeout_s=30)
-        first, second, third = (Exchange([part(60, more=False)]) for _ in range(3))
-        held = asyncio.create_task(limit(SCOPE, first.receive, first.send))
-        await asyncio.sleep(0)
-        await limit(SCOPE, second.receive, second.send)
-        assert second.status == 429
-        release.set()
-        await held
-        assert first.status == 200
-        await limit(SCOPE, third.receive, third.send)
-        assert third.status == 200
-
-    asyncio.run(scenario())
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
 class Answering:
@@ -194,109 +165,102 @@ class Answering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.may_begin.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await answer(scope, receive, send)
         await self.is_read.wait()
 
 
-def test_a_whole_body_counts_by_its_parsed_size() -> None:
-    async def scenario() -> None:
-        application = Answering()
-        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=320, body_timeout_s=30)
-        exchanges = [Exchange([part(40, more=False)]) for _ in range(5)]
-        held = [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in exchanges[:3]]
-        await asyncio.sleep(0.01)
-        assert [one.status for one in exchanges[:3]] == [None, None, 429]  # 40 bytes take 160
-        application.may_begin.set()
-        await asyncio.sleep(0.01)
-        held += [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in exchanges[3:]]
-        await asyncio.sleep(0.01)
-        assert [one.status for one in exchanges] == [200, 200, 429, 200, 200]  # though nobody has read an answer
-        application.is_read.set()
-        await asyncio.gather(*held)
-
-    asyncio.run(scenario())
+async def test_an_endless_body_is_not_read_to_its_end() -> None:
+    exchange = Exchange(*[part(25, more=True) for _ in range(1000)])
+    await exchange.through(limit_of(never, inflight_bytes=1000))
+    assert (exchange.status, exchange.received) == (413, 3)
 
 
-def test_the_largest_body_gets_in() -> None:
-    async def scenario() -> None:
-        application = Answering()
-        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=30)
-        large, small = Exchange([part(60, more=False)]), Exchange([part(1, more=False)])
-        empty = Exchange([part(0, more=False)])
-        held = [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in (large, small, empty)]
-        await asyncio.sleep(0.01)
-        assert (large.status, small.status, empty.status) == (None, 429, None)
-        application.may_begin.set()
-        application.is_read.set()
-        await asyncio.gather(*held)
-        assert (large.status, empty.status) == (200, 200)
+async def test_all_bodies_together_stay_under_the_budget() -> None:
+    application = Answering()
+    application.is_read.set()
+    limit = limit_of(application, inflight_bytes=100)
+    first, second, third = (Exchange(part(60)) for _ in range(3))
+    held = asyncio.create_task(first.through(limit))
+    await asyncio.sleep(0)
+    await second.through(limit)
+    assert second.status == 429
+    application.may_begin.set()
+    await held
+    await third.through(limit)
+    assert (first.status, third.status) == (200, 200)
 
-    asyncio.run(scenario())
+
+async def test_a_whole_body_counts_by_its_parsed_size() -> None:
+    application = Answering()
+    limit = limit_of(application, inflight_bytes=320)
+    exchanges = [Exchange(part(40)) for _ in range(5)]
+    held = [asyncio.create_task(one.through(limit)) for one in exchanges[:3]]
+    await asyncio.sleep(0.01)
+    assert [one.status for one in exchanges[:3]] == [None, None, 429]  # 40 bytes take 160
+    application.may_begin.set()
+    await asyncio.sleep(0.01)
+    held += [asyncio.create_task(one.through(limit)) for one in exchanges[3:]]
+    await asyncio.sleep(0.01)
+    assert [one.status for one in exchanges] == [200, 200, 429, 200, 200]  # though nobody has read an answer
+    application.is_read.set()
+    await asyncio.gather(*held)
+
+
+async def test_the_largest_body_gets_in() -> None:
+    application = Answering()
+    limit = limit_of(application)
+    large, small, empty = exchanges = [Exchange(part(size)) for size in (60, 1, 0)]
+    held = [asyncio.create_task(one.through(limit)) for one in exchanges]
+    await asyncio.sleep(0.01)
+    assert (large.status, small.status, empty.status) == (None, 429, None)
+    application.may_begin.set()
+    application.is_read.set()
+    await asyncio.gather(*held)
+    assert (large.status, empty.status) == (200, 200)
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-
-    limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=30)
-    leaver = Exchange([part(30, more=True)] * kept)
-    asyncio.run(limit(SCOPE, leaver.receive, leaver.send))
-    assert leaver.status is None
-    whole = Exchange([part(60, more=False)])
-    asyncio.run(limit(SCOPE, whole.receive, whole.send))
-    assert whole.status == 200
+async def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
+    limit = limit_of(answer)
+    leaver, whole = Exchange(*[part(30, more=True)] * kept), Exchange(part(60))
+    await leaver.through(limit)
+    await whole.through(limit)
+    assert (leaver.status, whole.status) == (None, 200)
 
 
-def test_a_body_that_stops_half_way_is_408_and_freed() -> None:
+async def test_a_body_that_stops_half_way_is_408_and_freed() -> None:
     class Stalled(Exchange):
         async def receive(self) -> Message:
             if not self.messages:
                 await asyncio.Event().wait()
             return await super().receive()
 
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-
-    async def scenario() -> None:
-        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=0.05)
-        slow = Stalled([part(50, more=True)])
-        await asyncio.wait_for(limit(SCOPE, slow.receive, slow.send), timeout=10)
-        assert slow.status == 408
-        whole = Exchange([part(60, more=False)])
-        await limit(SCOPE, whole.receive, whole.send)
-        assert whole.status == 200
-
-    asyncio.run(scenario())
+    limit = limit_of(answer, body_timeout_s=0.05)
+    slow, whole = Stalled(part(50, more=True)), Exchange(part(60))
+    await asyncio.wait_for(slow.through(limit), timeout=10)
+    await whole.through(limit)
+    assert (slow.status, whole.status) == (408, 200)
 
 
-def test_a_gzip_bomb_takes_the_limit_of_memory_and_no_more() -> None:
-    async def never(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("reached the application")
-
-    bomb = gzip.compress(bytes(200_000_000))
-    exchange = Exchange([{"type": "http.request", "body": bomb, "more_body": False}])
+async def test_a_gzip_bomb_takes_the_limit_of_memory_and_no_more() -> None:
+    exchange = Exchange({"type": "http.request", "body": gzip.compress(bytes(200_000_000)), "more_body": False})
     limit = BodyLimit(never, max_body_bytes=1_000_000, max_inflight_bytes=1_000_000, body_timeout_s=30)
     tracemalloc.start()
-    asyncio.run(limit(SCOPE | {"headers": [(b"content-encoding", b"gzip")]}, exchange.receive, exchange.send))
+    await exchange.through(limit, SCOPE | {"headers": [(b"content-encoding", b"gzip")]})
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert exchange.status == 413
     assert peak_bytes < 3_000_000
 
 
-def test_the_body_is_in_memory_once_while_the_application_works() -> None:
+async def test_the_body_is_in_memory_once_while_the_application_works() -> None:
     peaks: list[int] = []
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         peaks.append(tracemalloc.get_traced_memory()[0])
 
-    async def scenario() -> None:
-        limit = BodyLimit(application, max_body_bytes=2_000_000, max_inflight_bytes=2_000_000, body_timeout_s=30)
-        tracemalloc.start()
-        exchange = Exchange([part(100_000, more=number < 9) for number in range(10)])
-        await limit(SCOPE, exchange.receive, exchange.send)
-        tracemalloc.stop()
-
-    asyncio.run(scenario())
+    limit = BodyLimit(application, max_body_bytes=2_000_000, max_inflight_bytes=2_000_000, body_timeout_s=30)
+    tracemalloc.start()
+    await Exchange(*[part(100_000, more=number < 9) for number in range(10)]).through(limit)
+    tracemalloc.stop()
     assert peaks[0] < 1_500_000

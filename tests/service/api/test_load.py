@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import EMBEDDED_READERS, LONG_BYTES, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
+from tests.service.api.answers import assert_refused
 from tests.service.engine.one_by_one import pool_over
+
+pytestmark = pytest.mark.anyio
 
 
 class SlowEncoder:
@@ -39,13 +43,23 @@ class SlowEncoder:
         return self.encoder.encode(text, truncate)
 
 
-def gated_runtime(folder: Path, data: Path, **settings: Any) -> tuple[Runtime, SlowEncoder]:
+def connect(runtime: Runtime) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(runtime)), base_url="http://localhost")
+
+
+@asynccontextmanager
+async def gated(
+    folder: Path, data: Path, **settings: Any
+) -> AsyncIterator[tuple[Runtime, SlowEncoder, httpx.AsyncClient]]:
+    """A service of one worker, its gated encoder, and a client; closed on leaving."""
     loaded = load_runtime(Settings(model=folder, data=data, workers=1, **settings))
     encoder = SlowEncoder(folder)
     pool = pool_over(encoder.encode, workers=1, max_queue_texts=loaded.settings.max_queue_texts)
     runtime = replace(loaded, pool=pool)
     runtime.start()
-    return runtime, encoder
+    async with connect(runtime) as client:
+        yield runtime, encoder, client
+    await asyncio.to_thread(runtime.close)
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -59,23 +73,17 @@ async def until_queued(runtime: Runtime, texts: int) -> None:
     await until(lambda: runtime.pool.depth >= texts)
 
 
-def connect(runtime: Runtime) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(runtime)), base_url="http://localhost")
-
-
-def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path, max_texts=10, max_queue_texts=100)
-        async with connect(runtime) as client:
-            flood = [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10}))]
-            await until(lambda: runtime.pool.depth == 9)  # the worker holds one
-            flood += [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10})) for _ in range(299)]
-            await until(lambda: sum(request.done() for request in flood) >= 289)  # which leaves the queue's eleven
-            assert 100 <= runtime.pool.depth < 100 + 10
-            assert (await client.get("/health")).status_code == 200
-            assert (await client.get("/ready")).status_code == 200  # probes do not queue
-            encoder.let()
-            responses = await asyncio.gather(*flood)
+async def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path, max_texts=10, max_queue_texts=100) as (runtime, encoder, client):
+        flood = [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10}))]
+        await until(lambda: runtime.pool.depth == 9)  # the worker holds one
+        flood += [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10})) for _ in range(299)]
+        await until(lambda: sum(request.done() for request in flood) >= 289)  # which leaves the queue's eleven
+        assert 100 <= runtime.pool.depth < 100 + 10
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/ready")).status_code == 200  # probes do not queue
+        encoder.let()
+        responses = await asyncio.gather(*flood)
         statuses = [response.status_code for response in responses]
         assert set(statuses) == {200, 429}
         assert statuses.count(200) >= 10
@@ -83,9 +91,6 @@ def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Pat
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error_type"] == "Overloaded"
         assert "fewer than 100 do (CROSSLET_MAX_QUEUE_TEXTS)" in refused.json()["error"]
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
 
 
 LONG_BODY = " " * LONG_BYTES
@@ -106,34 +111,28 @@ PUT_ONE = json.dumps({"documents": [{"id": "a", "text": LONG_TEXT}]})
         ("POST", "/rerank", "application/json", '{"query": "hallo", "texts": ["hallo"], "windows": true}'),
     ],
 )
-def test_what_takes_long_to_prepare_holds_up_nobody_else(
+async def test_what_takes_long_to_prepare_holds_up_nobody_else(
     tiny_model: Path, tmp_path: Path, method: str, path: str, media_type: str, body: str
 ) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
         encoder.let()
-        async with connect(runtime) as client:
-            await client.put("/documents", json={"documents": [{"id": "known", "text": "hallo"}]})
-            released = threading.Event()
-            busy = asyncio.create_task(runtime.preparation.call(released.wait))
-            headers = {"content-type": media_type}
-            waiting = asyncio.create_task(client.request(method, path, content=body, headers=headers))
-            for _ in range(20):
-                assert (await client.get("/health")).status_code == 200
-                assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
-                assert (await client.get("/documents/known")).status_code == 200
-            assert not waiting.done()
-            released.set()
-            assert (await waiting).status_code == 200
-            await busy
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
+        await client.put("/documents", json={"documents": [{"id": "known", "text": "hallo"}]})
+        released = threading.Event()
+        busy = asyncio.create_task(runtime.preparation.call(released.wait))
+        headers = {"content-type": media_type}
+        waiting = asyncio.create_task(client.request(method, path, content=body, headers=headers))
+        for _ in range(20):
+            assert (await client.get("/health")).status_code == 200
+            assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
+            assert (await client.get("/documents/known")).status_code == 200
+        assert not waiting.done()
+        released.set()
+        assert (await waiting).status_code == 200
+        await busy
 
 
-def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+async def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
         encoder.let()
         released = threading.Event()
         busy = asyncio.create_task(runtime.preparation.call(released.wait))
@@ -143,27 +142,17 @@ def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model: Path
         await asyncio.wait_for(request, 60)  # while the thread is busy
         released.set()
         await busy
-        async with connect(runtime) as client:
-            assert (await client.post("/documents/count", json={})).json() == {"count": 0}
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
+        assert (await client.post("/documents/count", json={})).json() == {"count": 0}
 
 
-def test_splitting_that_takes_too_long_is_422_with_the_setting(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path, request_timeout_s=0.001)
+async def test_splitting_that_takes_too_long_is_422_with_the_setting(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path, request_timeout_s=0.001) as (_, encoder, client):
         encoder.let()
-        async with connect(runtime) as client:
-            texts = [" ".join(TEXTS * 100)] * 5
-            documents = [{"id": str(position), "text": text} for position, text in enumerate(texts)]
-            response = await client.put("/documents", json={"documents": documents})
-            assert response.status_code == 422
-            assert "takes longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)" in response.json()["error"]
-            assert "send fewer documents, or shorter ones, or chunk: false" in response.json()["error"]
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
+        texts = [" ".join(TEXTS * 100)] * 5
+        documents = [{"id": str(position), "text": text} for position, text in enumerate(texts)]
+        response = await client.put("/documents", json={"documents": documents})
+        way_out = "send fewer documents, or shorter ones, or chunk: false"
+        assert_refused(response, 422, "Validation", "longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)", way_out)
 
 
 def leaving_client(
@@ -197,9 +186,8 @@ def leaving_client(
     return asyncio.create_task(create_app(runtime)(scope, receive, send)), left
 
 
-def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+async def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, _):
         body = b'{"inputs": ["' + b'", "'.join([b"hallo"] * 100) + b'"]}'
         request, left = leaving_client(runtime, "/embed", body)
         await until_queued(runtime, 99)
@@ -207,17 +195,13 @@ def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path,
         await request
         assert runtime.pool.depth == 0
         encoder.let()
-        await asyncio.to_thread(runtime.close)
-        assert encoder.count <= 1
-
-    asyncio.run(scenario())
+    assert encoder.count <= 1
 
 
-def test_a_search_is_not_made_for_a_client_that_left(
+async def test_a_search_is_not_made_for_a_client_that_left(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
         encoder.let()
         released, queries = threading.Event(), list[int]()
         search = runtime.collection.search_all
@@ -229,93 +213,66 @@ def test_a_search_is_not_made_for_a_client_that_left(
         await request
         released.set()
         await asyncio.gather(*busy)
-        async with connect(runtime) as client:
-            assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
+        assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
         assert len(queries) == 1
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
 
 
-def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        async with connect(runtime) as client:
-            request = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo", "a", "b"]}))
-            await until_queued(runtime, 2)
-            request.cancel()  # as the server does when CROSSLET_SHUTDOWN_TIMEOUT_S is over
-            response = await request
-        assert response.status_code == 503
-        assert response.json()["error_type"] == "NotReady"
-        assert "CROSSLET_SHUTDOWN_TIMEOUT_S" in response.json()["error"]
+async def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+        request = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo", "a", "b"]}))
+        await until_queued(runtime, 2)
+        request.cancel()  # as the server does when CROSSLET_SHUTDOWN_TIMEOUT_S is over
+        response = await request
+        assert_refused(response, 503, "NotReady", "CROSSLET_SHUTDOWN_TIMEOUT_S")
         assert runtime.pool.depth == 0
         encoder.let()
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
 
 
-def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        async with connect(runtime) as client:
-            large = asyncio.create_task(
-                client.post("/embed", json={"inputs": [f"hallo {number} " * 20 for number in range(500)]})
-            )
-            await until(lambda: runtime.pool.depth == 127)  # one of its fourth of the queue is being encoded
-            small = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
-            await until(lambda: runtime.pool.depth == 128)
-            encoder.let(10)
-            assert (await small).status_code == 200
-            assert not large.done()
-            encoder.let()
-            assert (await large).status_code == 200
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
-
-
-def test_concurrent_puts_of_one_id_leave_one_whole_document(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+async def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+        large = asyncio.create_task(
+            client.post("/embed", json={"inputs": [f"hallo {number} " * 20 for number in range(500)]})
+        )
+        await until(lambda: runtime.pool.depth == 127)  # one of its fourth of the queue is being encoded
+        small = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
+        await until(lambda: runtime.pool.depth == 128)
+        encoder.let(10)
+        assert (await small).status_code == 200
+        assert not large.done()
         encoder.let()
-        async with connect(runtime) as client:
-
-            async def put(number: int) -> int:
-                document = {"id": "same", "text": TEXTS[number % len(TEXTS)], "metadata": {"n": number % len(TEXTS)}}
-                response = await client.put("/documents", json={"documents": [document]})
-                return int(response.json()["revision"])
-
-            revisions = await asyncio.gather(*(put(number) for number in range(60)))
-            assert sorted(revisions) == list(range(1, 61))
-            stored = (await client.get("/documents/same")).json()
-            assert stored["revision"] == 60
-            assert stored["text"] == TEXTS[stored["metadata"]["n"]]
-            found = (await client.post("/search", json={"query": stored["text"]})).json()["results"]
-            assert [result["id"] for result in found] == ["same"]
-            assert np.isclose(found[0]["score"], 1, atol=1e-6)
-        await asyncio.to_thread(runtime.close)
-
-    asyncio.run(scenario())
+        assert (await large).status_code == 200
 
 
-def test_a_request_in_flight_at_shutdown_is_finished(tiny_model: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        async with connect(runtime) as client:
-            accepted = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 20}))
-            await until_queued(runtime, 19)
-            runtime.lifecycle.is_draining = True
-            ready = await client.get("/ready")
-            assert ready.status_code == 503
-            assert ready.json()["error_type"] == "NotReady"
-            assert (await client.get("/health")).status_code == 200
-            closing = asyncio.create_task(asyncio.to_thread(runtime.close))
-            encoder.let()
-            assert (await accepted).status_code == 200
-            await closing
-            late = await client.post("/embed", json={"inputs": "hallo"})
-            assert late.status_code == 503
-            assert late.json()["error_type"] == "NotReady"
+async def test_concurrent_puts_of_one_id_leave_one_whole_document(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (_, encoder, client):
+        encoder.let()
 
-    asyncio.run(scenario())
+        async def put(number: int) -> int:
+            document = {"id": "same", "text": TEXTS[number % len(TEXTS)], "metadata": {"n": number % len(TEXTS)}}
+            response = await client.put("/documents", json={"documents": [document]})
+            return int(response.json()["revision"])
+
+        revisions = await asyncio.gather(*(put(number) for number in range(60)))
+        assert sorted(revisions) == list(range(1, 61))
+        stored = (await client.get("/documents/same")).json()
+        assert stored["revision"] == 60
+        assert stored["text"] == TEXTS[stored["metadata"]["n"]]
+        found = (await client.post("/search", json={"query": stored["text"]})).json()["results"]
+        assert [result["id"] for result in found] == ["same"]
+        assert np.isclose(found[0]["score"], 1, atol=1e-6)
+
+
+async def test_a_request_in_flight_at_shutdown_is_finished(tiny_model: Path, tmp_path: Path) -> None:
+    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+        accepted = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 20}))
+        await until_queued(runtime, 19)
+        runtime.lifecycle.is_draining = True
+        ready = await client.get("/ready")
+        assert_refused(ready, 503, "NotReady")
+        assert (await client.get("/health")).status_code == 200
+        closing = asyncio.create_task(asyncio.to_thread(runtime.close))
+        encoder.let()
+        assert (await accepted).status_code == 200
+        await closing
+        late = await client.post("/embed", json={"inputs": "hallo"})
+        assert_refused(late, 503, "NotReady")

@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 from service.api.app import create_app
 from service.api.routes import backup
@@ -28,31 +26,22 @@ from service.offline.store_file import open_store_file
 from service.runtime import Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS
+from tests.service.api.answers import assert_refused, put
 from tests.service.api.connections import serving
 from tests.service.conftest import Serve, bearer
 
+pytestmark = pytest.mark.anyio
+
 MANY = 300  # documents of 100,000 characters: more than the system takes from the service
-
-
-def put(client: TestClient, **texts: str) -> None:
-    documents = [{"id": id_, "text": text} for id_, text in texts.items()]
-    assert client.put("/documents", json={"documents": documents}, headers=bearer("full")).status_code == 200
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def assert_refused(response: httpx.Response, status: int, error_type: str, *words: str) -> None:
-    assert response.status_code == status, response.text
-    body = response.json()
-    assert body["error_type"] == error_type
-    assert all(word in body["error"] for word in words), body["error"]
-
-
 def test_the_copy_is_a_sound_store_and_a_service_starts_from_it(serve: Serve, tmp_path: Path) -> None:
     client = serve(data=tmp_path / "data")
-    put(client, a=TEXTS[0], b=TEXTS[1])
+    put(client, {"id": "a", "text": TEXTS[0]}, {"id": "b", "text": TEXTS[1]})
     before = names(tmp_path / "data")
     response = client.post("/backup")
     assert response.status_code == 200
@@ -66,7 +55,7 @@ def test_the_copy_is_a_sound_store_and_a_service_starts_from_it(serve: Serve, tm
     other = serve(data=tmp_path / "other")
     for path in ("/documents", "/documents/a", "/documents/b"):
         assert other.get(path).json() == client.get(path).json()
-    put(client, c=TEXTS[2])
+    put(client, {"id": "c", "text": TEXTS[2]})
     again = client.post("/backup/").content
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(again)
@@ -86,7 +75,7 @@ def test_a_backup_needs_a_full_key_and_takes_no_parameters(serve: Serve) -> None
 
 def test_backup_without_room_is_507_and_removed(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(data=tmp_path / "data")
-    put(client, a=TEXTS[0])
+    put(client, {"id": "a", "text": TEXTS[0]})
     before = names(tmp_path / "data")
     with monkeypatch.context() as full:
         full.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
@@ -163,32 +152,31 @@ async def whole(address: tuple[str, int]) -> bytes:
         await asyncio.sleep(0.05)
 
 
-def test_one_backup_at_a_time(large: Runtime) -> None:
-    async def scenario() -> None:
-        folder = large.settings.data
-        before = names(folder)
-        async with serving(create_app(large)) as address:
-            async with asking(address) as slow:
-                status, _, size = await head(slow)
-                assert (status, size > MANY * 100_000) == (200, True)
-                assert names(folder) == before  # it has no name any more
-                async with asking(address) as second:
-                    status, lines, length = await head(second)
-                    assert status == 429
-                    assert b"retry-after: 30\r\n" in lines
-                    assert json.loads(await second.readexactly(length))["error_type"] == "Overloaded"
-                assert len(await slow.readexactly(size)) == size
-            body = await whole(address)
-            async with asking(address) as leaver:
-                assert (await head(leaver))[0] == 200
-                await leaver.readexactly(1)
-            assert await whole(address) == body  # the one that left holds nobody up
-        assert names(folder) == before
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_one_backup_at_a_time(large: Runtime) -> None:
+    folder = large.settings.data
+    before = names(folder)
+    async with serving(create_app(large)) as address:
+        async with asking(address) as slow:
+            status, _, size = await head(slow)
+            assert (status, size > MANY * 100_000) == (200, True)
+            assert names(folder) == before  # it has no name any more
+            async with asking(address) as second:
+                status, lines, length = await head(second)
+                assert status == 429
+                assert b"retry-after: 30\r\n" in lines
+                assert json.loads(await second.readexactly(length))["error_type"] == "Overloaded"
+            assert len(await slow.readexactly(size)) == size
+        body = await whole(address)
+        async with asking(address) as leaver:
+            assert (await head(leaver))[0] == 200
+            await leaver.readexactly(1)
+        assert await whole(address) == body  # the one that left holds nobody up
+    assert names(folder) == before
 
 
-def test_a_client_that_leaves_while_the_copy_is_made_ends_it(large: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_leaves_while_the_copy_is_made_ends_it(
+    large: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied: list[tuple[int, int]] = []
 
     def slowly(store: Path, target: Path, *, advance: Callable[[int, int], object]) -> None:
@@ -199,22 +187,19 @@ def test_a_client_that_leaves_while_the_copy_is_made_ends_it(large: Runtime, mon
 
         back_up(store, target, advance=step)
 
-    async def scenario() -> None:
-        path = large.settings.data / COPY
-        async with serving(create_app(large)) as address:
-            with monkeypatch.context() as slow:
-                slow.setattr(backup, "copy_store", slowly)
-                async with asking(address):
-                    await until(path.exists)
-                await until(lambda: not path.exists())
-            done_bytes, all_bytes = copied[-1]
-            assert done_bytes < all_bytes
-            assert len(await whole(address)) == all_bytes
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    path = large.settings.data / COPY
+    async with serving(create_app(large)) as address:
+        with monkeypatch.context() as slow:
+            slow.setattr(backup, "copy_store", slowly)
+            async with asking(address):
+                await until(path.exists)
+            await until(lambda: not path.exists())
+        done_bytes, all_bytes = copied[-1]
+        assert done_bytes < all_bytes
+        assert len(await whole(address)) == all_bytes
 
 
-def test_cancelled_backup_copy_is_removed(large: Runtime) -> None:
+async def test_cancelled_backup_copy_is_removed(large: Runtime) -> None:
     async def copied(backups: Backups) -> Copy:
         while True:
             try:
@@ -222,16 +207,13 @@ def test_cancelled_backup_copy_is_removed(large: Runtime) -> None:
             except Overloaded:
                 await asyncio.sleep(0.001)
 
-    async def scenario() -> None:
-        makes = Backups(large.settings.documents_path)
-        before = names(large.settings.data)
-        for wait_s in (0.0, 0.005, 0.02, 0.05, 0.1, 0.2):
-            making = asyncio.ensure_future(makes.copy())
-            await asyncio.sleep(wait_s)
-            making.cancel()
-            with suppress(asyncio.CancelledError):
-                (await making).close()
-            (await copied(makes)).close()
-            assert names(large.settings.data) == before
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    makes = Backups(large.settings.documents_path)
+    before = names(large.settings.data)
+    for wait_s in (0.0, 0.005, 0.02, 0.05, 0.1, 0.2):
+        making = asyncio.ensure_future(makes.copy())
+        await asyncio.sleep(wait_s)
+        making.cancel()
+        with suppress(asyncio.CancelledError):
+            (await making).close()
+        (await copied(makes)).close()
+        assert names(large.settings.data) == before
