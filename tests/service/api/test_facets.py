@@ -11,6 +11,7 @@ from service.documents.document import Document
 from service.documents.filters import MAX_VALUE_BYTES
 from tests.artifacts import DIM
 from tests.contract.filter_oracle import matches, varied_metadata
+from tests.service.api.answers import assert_refused, put
 from tests.service.conftest import Serve
 
 METADATA: list[dict[str, Any]] = [
@@ -22,13 +23,9 @@ METADATA: list[dict[str, Any]] = [
 ]
 
 
-def put(client: TestClient, metadata: list[dict[str, Any]]) -> None:
-    documents = [{"id": str(n), "text": f"hallo {n}", "metadata": one} for n, one in enumerate(metadata)]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
-
-
-def filled(client: TestClient) -> TestClient:
-    put(client, METADATA)
+def put_metadata(client: TestClient, metadata: list[dict[str, Any]] = METADATA) -> TestClient:
+    documents = ({"id": str(n), "text": f"hallo {n}", "metadata": one} for n, one in enumerate(metadata))
+    assert put(client, *documents).status_code == 200
     return client
 
 
@@ -40,7 +37,7 @@ def counted(client: TestClient, **body: Any) -> dict[str, Any]:
 
 
 def test_each_value_is_counted_once_a_document(client: TestClient) -> None:
-    answer = counted(filled(client), facets=["lang", "tags", "year", "new", "source.site", "nothing"])
+    answer = counted(put_metadata(client), facets=["lang", "tags", "year", "new", "source.site", "nothing"])
     assert answer["count"] == len(METADATA)
     assert answer["facets"] == {
         "lang": {"de": 2, "en": 1},  # neither null nor a text too long for a category
@@ -57,8 +54,7 @@ def test_each_value_is_counted_once_a_document(client: TestClient) -> None:
 
 def test_numbers_are_spelled_as_documents_spell_them(client: TestClient) -> None:
     numbers = [1e300, -1e300, float(2**63), 1e-7, 0.1, 2**63 - 1, -(2**63), 7.0]
-    documents = [{"id": str(n), "text": "hallo", "metadata": {"n": number}} for n, number in enumerate(numbers)]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    put_metadata(client, [{"n": number} for number in numbers])
     spelled = {orjson.dumps(number).decode() for number in numbers[:-1]} | {"7"}
     assert set(counted(client, facets=["n"])["facets"]["n"]) == spelled
 
@@ -79,7 +75,7 @@ def test_numbers_are_spelled_as_documents_spell_them(client: TestClient) -> None
 def test_a_document_counts_once_for_each_spelled_value(
     client: TestClient, values: list[Any], spelled: list[str]
 ) -> None:
-    put(client, [{"e\u0301": values}])
+    put_metadata(client, [{"e\u0301": values}])
     expected = dict.fromkeys(spelled, 1)
     assert counted(client, facets=["é"])["facets"] == {"é": expected}
     assert counted(client, facets=["é"], filter={"é": {"exists": True}})["facets"] == {"é": expected}
@@ -87,7 +83,7 @@ def test_a_document_counts_once_for_each_spelled_value(
 
 def test_values_of_two_types_are_merged_before_the_limit(serve: Serve) -> None:
     client = serve(max_facet_values=1)
-    put(client, [{"x": one} for one in [7, "7", 7.0, "7", *["b"] * 3]])
+    put_metadata(client, [{"x": one} for one in [7, "7", 7.0, "7", *["b"] * 3]])
     assert counted(client, facets=["x"]) == {"count": 7, "facets": {"x": {"7": 4}}, "facets_cut": ["x"]}
     assert counted(client, facets=["x"], filter={"x": {"ne": "b"}})["facets"] == {"x": {"7": 4}}
     assert "facets_cut" not in counted(client, facets=["x"], filter={"x": {"ne": "b"}})
@@ -95,7 +91,7 @@ def test_values_of_two_types_are_merged_before_the_limit(serve: Serve) -> None:
 
 def test_counts_are_those_of_plain_python(client: TestClient) -> None:
     metadata = varied_metadata(300, seed=3)
-    put(client, metadata)
+    put_metadata(client, metadata)
     for filter_ in (None, {"x": {"exists": True}}, {"y": {"gte": 0}}):
         found = counted(client, facets=["x", "y", "ключ"], filter=filter_)["facets"]
         for key in ("x", "y", "ключ"):
@@ -116,7 +112,7 @@ def spellings(value: Any) -> set[str]:
 
 
 def test_only_documents_that_match_the_filter_are_counted(client: TestClient) -> None:
-    filled(client)
+    put_metadata(client)
     for filter_ in ({"lang": "de"}, {"not": {"lang": "de"}}, {"year": {"gte": 2020}}, {"or": [{"new": True}]}):
         answer = counted(client, filter=filter_, facets=["lang", "new"])
         page = client.get("/documents", params={"filter": str(filter_).replace("'", '"').replace("True", "true")})
@@ -128,7 +124,7 @@ def test_only_documents_that_match_the_filter_are_counted(client: TestClient) ->
 
 
 def test_facets_count_all_documents_of_the_filter(client: TestClient) -> None:
-    filled(client)
+    put_metadata(client)
     body = {"query": "hallo 0", "top_k": 1, "filter": {"year": {"gte": 2020}}, "facets": ["lang"]}
     answer = client.post("/search", json=body).json()
     assert len(answer["results"]) == 1
@@ -137,7 +133,7 @@ def test_facets_count_all_documents_of_the_filter(client: TestClient) -> None:
 
 
 def test_too_many_values_leave_the_most_frequent(serve: Serve) -> None:
-    client = filled(serve(max_facet_values=1, max_facets=2))
+    client = put_metadata(serve(max_facet_values=1, max_facets=2))
     answer = counted(client, facets=["lang", "source.site"])
     assert answer["facets"] == {"lang": {"de": 2}, "source.site": {"x": 2}}
     assert answer["facets_cut"] == ["lang", "source.site"]
@@ -147,8 +143,7 @@ def test_too_many_values_leave_the_most_frequent(serve: Serve) -> None:
 @pytest.mark.parametrize(("path", "body"), [("/search", {"query": "a"}), ("/documents/count", {})])
 def test_too_many_facets_are_refused_with_both_numbers(serve: Serve, path: str, body: Any) -> None:
     response = serve(max_facets=2).post(path, json={**body, "facets": ["a", "b", "c"]})
-    assert response.status_code == 422
-    assert "facets has 3 fields; the limit is 2 (CROSSLET_MAX_FACETS)" in response.json()["error"]
+    assert_refused(response, 422, "Validation", "facets has 3 fields; the limit is 2 (CROSSLET_MAX_FACETS)")
 
 
 def test_counting_is_given_up_as_a_slow_filter_is(serve: Serve) -> None:
@@ -158,5 +153,4 @@ def test_counting_is_given_up_as_a_slow_filter_is(serve: Serve) -> None:
     documents = [Document(str(n), "hallo", {"x": list(range(500))}) for n in range(200)]
     collection.put(documents, vectors_ND.repeat(len(documents), axis=0))
     response = client.post("/documents/count", json={"facets": ["x"]})
-    assert response.status_code == 422
-    assert "longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)" in response.json()["error"]
+    assert_refused(response, 422, "Validation", "longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)")

@@ -11,6 +11,8 @@ from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from service.settings import Settings
 from tests.artifacts import TEXTS
+from tests.service.api import answers
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 LONG = " ".join(TEXTS * 6)
@@ -18,16 +20,14 @@ QUERY = TEXTS[5]
 
 
 def put(client: TestClient, documents: dict[str, str], **body: Any) -> Any:
-    listed = [{"id": id_, "text": text, "metadata": {"of": id_}} for id_, text in documents.items()]
-    response = client.put("/documents", json={"documents": listed, **body})
+    listed = ({"id": id_, "text": text, "metadata": {"of": id_}} for id_, text in documents.items())
+    response = answers.put(client, *listed, **body)
     assert response.status_code == 200, response.text
     return response
 
 
 def search(client: TestClient, **body: Any) -> Any:
-    response = client.post("/search", json={"query": QUERY, "mode": "dense", **body})
-    assert response.status_code == 200, response.text
-    return response.json()["results"]
+    return answers.search(client, query=QUERY, mode="dense", **body)
 
 
 def test_long_document_has_the_score_of_its_best_passage(client: TestClient, tiny_model: Path) -> None:
@@ -80,9 +80,8 @@ def test_a_setting_chooses_for_requests_that_do_not_say(serve: Serve) -> None:
 
 def test_too_many_passages_are_refused_with_the_setting(serve: Serve) -> None:
     client = serve(max_passages=4)
-    response = client.put("/documents", json={"documents": [{"id": "a", "text": "x"}, {"id": "long", "text": LONG}]})
-    assert response.status_code == 422
-    assert "passages up to position 1; the limit is 4 (CROSSLET_MAX_PASSAGES)" in response.json()["error"]
+    response = answers.put(client, {"id": "a", "text": "x"}, {"id": "long", "text": LONG})
+    assert_refused(response, 422, "Validation", "passages up to position 1; the limit is 4 (CROSSLET_MAX_PASSAGES)")
     assert client.post("/documents/count", json={}).json() == {"count": 0}
 
 
@@ -101,11 +100,9 @@ def test_the_reranker_reads_the_best_passage(serve: Serve, tiny_reranker: Path) 
 
 def test_milvus_has_no_passages(serve: Serve, tmp_path: Path) -> None:
     client = serve(index=f"milvus+lite://{tmp_path}/documents.db")
-    documents = [{"id": "long", "text": LONG}]
-    refused = client.put("/documents", json={"documents": documents, "chunk": True})
-    assert refused.status_code == 422
-    assert "leave chunk out" in refused.json()["error"]
-    assert client.put("/documents", json={"documents": documents}).headers["x-truncated"] == "1; indices=0"
+    refused = answers.put(client, {"id": "long", "text": LONG}, chunk=True)
+    assert_refused(refused, 422, "Validation", "leave chunk out")
+    assert put(client, {"long": LONG}).headers["x-truncated"] == "1; indices=0"
     with pytest.raises(ValidationError, match="CROSSLET_CHUNK is true"):
         Settings(index="milvus://host:19530", chunk=True)
 
@@ -116,6 +113,5 @@ def test_a_passage_that_fails_fails_its_document_and_no_other(serve: Serve, fail
     assert answer["upserted"] == 2
     assert [one["id"] for one in answer["failed"]] == ["b"]
     assert {one["id"] for one in search(client)} == {"a", "c"}
-    alone = client.put("/documents", json={"documents": [{"id": "b", "text": f"{LONG} kaputt."}]})
-    assert alone.status_code == 500
-    assert "documents[0].text" in alone.json()["error"]
+    alone = answers.put(client, {"id": "b", "text": f"{LONG} kaputt."})
+    assert_refused(alone, 500, "Backend", "documents[0].text")

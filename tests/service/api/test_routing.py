@@ -14,6 +14,7 @@ from service.errors import StartError
 from service.runtime import load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 DOCUMENT = {"documents": [{"id": "a/", "text": TEXTS[1]}]}
@@ -143,7 +144,7 @@ def test_every_method_that_allow_lists_is_answered_and_no_other(client: TestClie
 @pytest.mark.parametrize("method", ["GET", "OPTIONS", "TRACE"])
 def test_an_unknown_path_is_404_whatever_the_method(client: TestClient, method: str) -> None:
     response = client.request(method, "/nope/")
-    assert (response.status_code, response.json()["error_type"]) == (404, "NotFound")
+    assert_refused(response, 404, "NotFound")
 
 
 def test_both_spellings_count_for_the_route(client: TestClient) -> None:
@@ -179,8 +180,7 @@ def test_both_spellings_count_for_the_route(client: TestClient) -> None:
 def test_our_routes_refuse_unknown_query_parameters(client: TestClient, method: str, path: str, known: str) -> None:
     body = {"PUT": DOCUMENT, "POST": POSTS.get(path.partition("?")[0])}.get(method)
     response = client.request(method, path, json=body)
-    assert (response.status_code, response.json()["error_type"]) == (422, "Validation")
-    assert f'the query parameter "limt" is unknown; {known}' in response.json()["error"]
+    assert_refused(response, 422, "Validation", f'the query parameter "limt" is unknown; {known}')
     assert client.get("/documents/a/").status_code == 200  # nothing was done
 
 

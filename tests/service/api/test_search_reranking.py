@@ -1,32 +1,24 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi.testclient import TestClient
 
 from service.model.reranker import Reranker
 from tests.artifacts import TEXTS
 from tests.reranker_artifact import build_reranker
+from tests.service.api.answers import assert_refused, put, search
 from tests.service.conftest import Serve
 
 QUERY = "Who plays the guitar?"
+DOCUMENTS = [{"id": f"{n:02}", "text": text, "metadata": {"even": n % 2 == 0}} for n, text in enumerate(TEXTS)]
 
 
 @pytest.fixture
 def client(serve: Serve, tiny_reranker: Path) -> TestClient:
     client = serve(reranker=tiny_reranker)
-    documents = [
-        {"id": f"{number:02}", "text": text, "metadata": {"even": number % 2 == 0}} for number, text in enumerate(TEXTS)
-    ]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    put(client, *DOCUMENTS)
     return client
-
-
-def search(client: TestClient, **body: Any) -> Any:
-    response = client.post("/search", json=body)
-    assert response.status_code == 200, response.text
-    return response.json()["results"]
 
 
 def by_pairs(folder: Path, query: str, found: list[dict[str, Any]], weight: float = 0.2) -> list[tuple[str, float]]:
@@ -54,8 +46,7 @@ def test_the_rerankers_scores_raise_those_of_the_search(client: TestClient, tiny
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_the_weight_is_a_setting(serve: Serve, tiny_reranker: Path, weight: float) -> None:
     client = serve(reranker=tiny_reranker, rerank_weight=weight)
-    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    put(client, *DOCUMENTS)
     plain = search(client, query=QUERY, top_k=8)
     results = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
     assert close(results, by_pairs(tiny_reranker, QUERY, plain, weight))
@@ -64,8 +55,7 @@ def test_the_weight_is_a_setting(serve: Serve, tiny_reranker: Path, weight: floa
 
 def test_alone_the_rerankers_scores_are_those_of_the_search(serve: Serve, tiny_reranker: Path) -> None:
     client = serve(reranker=tiny_reranker, rerank_weight="alone")
-    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    put(client, *DOCUMENTS)
     found = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
     reranker = Reranker.load(tiny_reranker)
     assert [one["score"] for one in found] == [
@@ -106,7 +96,7 @@ def test_the_answer_names_the_reranker_and_counts_its_tokens(client: TestClient)
     assert "x-reranker" not in plain.headers
     assert int(response.headers["x-tokens"]) > 10 * int(plain.headers["x-tokens"])
     assert response.headers["x-truncated"] == "0"
-    client.put("/documents", json={"documents": [{"id": "00", "text": "guitar " * 50}]})
+    put(client, {"id": "00", "text": "guitar " * 50})
     response = client.post("/search", json={"query": "guitar", "rerank": True})
     assert response.headers["x-truncated"] == "0; documents=1"
 
@@ -125,31 +115,21 @@ def test_more_or_less_than_can_be_reranked_is_refused(
     client: TestClient, body: dict[str, Any], words: list[str]
 ) -> None:
     response = client.post("/search", json={"query": QUERY, "rerank": True} | body)
-    assert_refused(response, 422, *words)
+    assert_refused(response, 422, "Validation", *words)
 
 
 def test_too_many_texts_for_the_reranker_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.search.MAX_ANSWER_BYTES", 200)
     asked = {"query": QUERY, "include": [], "top_k": 1}
     response = client.post("/search", json=asked | {"rerank": True, "rerank_k": len(TEXTS)})
-    assert_refused(response, 422, "more than 200 characters", "a smaller rerank_k")
+    assert_refused(response, 422, "Validation", "more than 200 characters", "a smaller rerank_k")
     assert client.post("/search", json=asked | {"rerank": True, "rerank_k": 1}).status_code == 200
-    assert_refused(client.post("/search", json={"query": QUERY, "top_k": len(TEXTS)}), 422, "a smaller top_k")
-
-
-def test_without_a_reranker_a_search_is_told_so(serve: Serve) -> None:
-    response = serve().post("/search", json={"query": QUERY, "rerank": True})
-    assert_refused(response, 422, "no re-ranker (CROSSLET_RERANKER)")
+    response = client.post("/search", json={"query": QUERY, "top_k": len(TEXTS)})
+    assert_refused(response, 422, "Validation", "a smaller top_k")
 
 
 def test_a_document_that_the_reranker_fails_on_is_named(serve: Serve, tmp_path: Path) -> None:
     build_reranker(tmp_path / "reranker", fails_on="kaputt")
     client = serve(reranker=tmp_path / "reranker")
-    client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}, {"id": "b", "text": "kaputt"}]})
-    assert_refused(client.post("/search", json={"query": "hallo", "rerank": True}), 500, "document b: ")
-
-
-def assert_refused(response: httpx.Response, status: int, *words: str) -> None:
-    assert response.status_code == status, response.text
-    for word in words:
-        assert word in response.json()["error"]
+    put(client, {"id": "a", "text": "hallo"}, {"id": "b", "text": "kaputt"})
+    assert_refused(client.post("/search", json={"query": "hallo", "rerank": True}), 500, "Backend", "document b: ")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from service.settings import Settings
 from tests.ports import reserved_port
+from tests.service.api.answers import assert_refused
 from tests.service.process.test_process import ROOT, Service, environment, running
 
 
@@ -48,8 +49,7 @@ def test_nothing_else_is_on_the_metrics_port(ports: tuple[Service, httpx.Client]
     _, metrics = ports
     for method, path in (("POST", "/embed"), ("PUT", "/documents"), ("GET", "/info"), ("GET", "/docs"), ("GET", "/")):
         response = metrics.request(method, path, json={"inputs": "a"}, headers={"authorization": "Bearer full"})
-        assert (response.status_code, response.json()["error_type"]) == (404, "NotFound")
-        assert "CROSSLET_METRICS_PORT" in response.json()["error"]
+        assert_refused(response, 404, "NotFound", "CROSSLET_METRICS_PORT")
     refused = metrics.post("/metrics")
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 

@@ -3,6 +3,7 @@
 from fastapi.testclient import TestClient
 
 from tests.artifacts import TEXTS
+from tests.service.api.answers import pages
 from tests.service.api.test_uploads import HEADERS, body_of
 from tests.service.conftest import Serve
 
@@ -19,15 +20,9 @@ def put(client: TestClient, path: str = "/documents", *, chunk: bool = False, **
 
 def truncated(client: TestClient, path: str = "/documents", **parameters: str) -> list[str]:
     """All ids that are listed, two a page."""
-    ids: list[str] = []
-    cursor: str | None = ""
-    total = None
-    while cursor is not None:
-        page = client.get(path, params={"truncated": "true", "limit": 2, "cursor": cursor, **parameters}).json()
-        ids += [one["id"] for one in page["documents"]]
-        assert total in {None, page["total"]}
-        cursor, total = page["next_cursor"], page["total"]
-    assert total == len(ids)
+    listed = list(pages(client, path, truncated="true", limit=2, **parameters))
+    ids = [one["id"] for page in listed for one in page["documents"]]
+    assert {page["total"] for page in listed} == {len(ids)}
     return ids
 
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from tests.artifacts import MAX_LENGTH, TEXTS, build_artifact
-from tests.reranker_artifact import build_reranker
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 QUERY = "Who plays the guitar?"
@@ -139,7 +139,7 @@ def test_a_forbidden_cut_names_the_text_and_both_lengths(serve: Serve, tiny_rera
         (QUERY, ["hallo", fits], rf"texts\[1\] and the query have .* the re-ranker reads {MAX_LENGTH}"),
     ):
         response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})
-        assert (response.status_code, response.json()["error_type"]) == (422, "Tokenizer")
+        assert_refused(response, 422, "Tokenizer")
         assert re.match(message, response.json()["error"]), response.text
 
 
@@ -147,11 +147,3 @@ def test_as_many_windows_as_texts_are_allowed_for_each_model(serve: Serve, tiny_
     client = serve(reranker=tiny_reranker, max_texts=len(TEXTS))
     body = {"query": "a", "documents": ["hallo"] * len(TEXTS), "windows": True}
     assert client.post("/v2/rerank", json=body).status_code == 200
-
-
-def test_a_passage_that_only_the_reranker_fails_on_is_named(serve: Serve, tmp_path: Path) -> None:
-    build_reranker(tmp_path / "reranker", fails_on="kaputt")
-    client = serve(reranker=tmp_path / "reranker")
-    response = client.post("/rerank", json={"query": QUERY, "texts": ["hallo", "kaputt"]})
-    assert response.status_code == 500
-    assert "texts[1] " in response.json()["error"]
