@@ -17,11 +17,12 @@ from service.api.routing import RouteTable
 from service.metrics import Metrics
 from service.runtime import EMBEDDED_READERS, Runtime
 from service.settings import Settings
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 PAGE, OTHER = "https://app.example", "https://evil.example"
 KEY = {"authorization": "Bearer full"}
-COST = {"x-request-id", "x-tokens", "x-truncated", "x-queue-ms", "x-inference-ms", "retry-after"}
+COST = {"x-request-id", "x-tokens", "x-truncated", "x-queue-ms", "x-inference-ms", "x-reranker", "retry-after"}
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +165,7 @@ def test_a_page_of_an_origin_that_is_not_listed_reads_nothing(service: TestClien
 
 def test_a_method_that_no_route_has_is_refused(service: TestClient) -> None:
     refused = preflight(service, "/embed", "TRACE", "authorization")
-    assert (refused.status_code, refused.json()["error_type"]) == (400, "Validation")
-    assert "not allowed because of its method" in refused.json()["error"]
+    assert_refused(refused, 400, "Validation", "not allowed because of its method")
 
 
 def test_who_is_no_page_gets_what_does_not_depend_on_one(service: TestClient) -> None:

@@ -3,7 +3,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -17,6 +16,7 @@ from service.model.reranker import Reranker
 from service.model.tokenizer import Tokenizer
 from tests.artifacts import MAX_LENGTH, TEXTS, build_artifact
 from tests.reranker_artifact import build_reranker
+from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 QUERY = "Who plays the guitar?"
@@ -64,15 +64,6 @@ def either(request: pytest.FixtureRequest, serve: Serve, tiny_reranker: Path) ->
 @pytest.fixture
 def ranker(either: Serve) -> TestClient:
     return either()
-
-
-def assert_refused(response: httpx.Response, status: int, error_type: str, *words: str) -> None:
-    assert response.status_code == status, response.text
-    body = response.json()
-    assert set(body) == {"error", "error_type"}
-    assert body["error_type"] == error_type
-    for word in words:
-        assert word in body["error"]
 
 
 # --- without a re-ranker
@@ -367,34 +358,15 @@ def test_a_pair_too_long_names_the_text_and_both_lengths(serve: Serve, tiny_rera
     client = serve(reranker=tiny_reranker, rerank_weight="alone")
     for query, texts, position in (("a", ["hallo", LONG], 1), (LONG, ["a"], 0)):
         response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})
-        assert_refused(
-            response, 422, "Tokenizer", f"texts[{position}] and the query have 54 tokens", f"reads {MAX_LENGTH}"
-        )
+        words = f"texts[{position}] and the query have 54 tokens", f"reads {MAX_LENGTH}"
+        assert_refused(response, 422, "Tokenizer", *words)
     response = client.post("/rerank", json={"query": "a", "texts": [LONG], "truncate": False, "windows": True})
     assert response.status_code == 200
-    assert client.post("/v1/rerank", json={"query": "a", "documents": ["b", LONG]}).json()["meta"]["warnings"] == [
-        "documents[1] was cut"
-    ]
+    cut = client.post("/v1/rerank", json={"query": "a", "documents": ["b", LONG]}).json()
+    assert cut["meta"]["warnings"] == ["documents[1] was cut"]
 
 
 # --- what every route passes
-
-
-def test_read_only_keys_may_rerank_and_nobody_without(serve: Serve) -> None:
-    client = serve(api_keys="all", read_api_keys="read")
-    body = {"query": QUERY, "documents": ["a"]}
-    for path in PATHS:
-        assert_refused(client.post(path, json=body), 401, "Unauthorized")
-        assert client.post(path, json=body, headers={"authorization": "Bearer read"}).status_code == 200
-
-
-def test_a_page_of_an_allowed_origin_may_rerank(serve: Serve) -> None:
-    client = serve(cors_origins="https://app.example")
-    for path in PATHS:
-        body, headers = {"query": QUERY, "documents": ["a"]}, {"origin": "https://app.example"}
-        response = client.post(path, json=body, headers=headers)
-        assert response.headers["access-control-allow-origin"] == "https://app.example"
-        assert "x-reranker" in response.headers["access-control-expose-headers"].split(", ")
 
 
 def test_what_is_ranked_is_counted(client: TestClient) -> None:
