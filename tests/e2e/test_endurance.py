@@ -78,23 +78,19 @@ def test_the_slope_of_a_soak_leaves_out_its_warm_up() -> None:
     assert found.failures() == ["memory climbs by 2.00 MiB in ten minutes"]
 
 
-def test_a_soak_counts_what_should_not_be_answered() -> None:
-    flat = Soak(Counter({200: 9, 422: 1}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
-    assert flat.failures() == []
-    flat.statuses[500] += 1
-    assert flat.failures() == ["other statuses than expected: {500: 1}"]
-
-
-def test_a_soak_of_refusals_or_of_nothing_is_none() -> None:
-    refused = Soak(Counter({422: 900}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
-    assert refused.failures() == ["no response with 200, of 900", "900 responses with 422, expected about 100"]
-    many = Soak(Counter({200: 500, 422: 400}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
-    assert many.failures() == ["400 responses with 422, expected about 100"]
-    nothing = Soak(Counter(), [0.0], [MIB])
-    assert nothing.failures() == [
-        "no response with 200, of 0",
-        "1 samples of memory are too few for a slope",
-    ]
+@pytest.mark.parametrize(
+    ("statuses", "samples", "failures"),
+    [
+        ({200: 9, 422: 1}, 4, []),
+        ({200: 9, 422: 1, 500: 1}, 4, ["other statuses than expected: {500: 1}"]),
+        ({422: 900}, 4, ["no response with 200, of 900", "900 responses with 422, expected about 100"]),
+        ({200: 500, 422: 400}, 4, ["400 responses with 422, expected about 100"]),
+        ({}, 1, ["no response with 200, of 0", "1 samples of memory are too few for a slope"]),
+    ],
+)
+def test_a_soak_tells_what_should_not_be_answered(statuses: dict[int, int], samples: int, failures: list[str]) -> None:
+    found = Soak(Counter(statuses), [float(second) for second in range(samples)], [MIB] * samples)
+    assert found.failures() == failures
 
 
 def test_an_overload_has_kept_its_promises_only_if_all_of_them() -> None:
