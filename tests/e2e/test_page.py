@@ -18,6 +18,7 @@ MODEL = ROOT / "models" / "default"
 SHOTS = os.environ.get("CROSSLET_TEST_SCREENSHOTS")  # a folder to keep pictures of every part in
 KEY, READ_KEY = "schlüssel", "lesen"
 MAX_BODY_BYTES = 20_000
+ROLES = {"button", "textbox", "searchbox", "combobox", "spinbutton", "tab", "tablist", "tabpanel", "progressbar"}
 LINES = """{"id": "a", "text": "Where is the station?", "metadata": {"n": 1234567890123456789}}
 
 {"id": "b", "text": ""}
@@ -121,11 +122,8 @@ def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: http
 
 def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service: httpx.Client) -> None:
     put(service, ["Das Passwort ist falsch.", "The moon is far away."])
-    assert page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)") == [
-        "hybrid",
-        "dense",
-        "keywords",
-    ]
+    modes = page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)")
+    assert modes == ["hybrid", "dense", "keywords"]
     page.value("document.querySelector('#mode').value = 'dense'")
     search(page, "My password is wrong.")
     widths = page.value("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.inlineSize))")
@@ -384,22 +382,8 @@ def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page, shop
     for tab in ("search", "compare", "add", "about"):
         page.click(f"#tab-{tab}")
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]
-        roles = {
-            "button",
-            "textbox",
-            "searchbox",
-            "combobox",
-            "spinbutton",
-            "tab",
-            "tablist",
-            "tabpanel",
-            "progressbar",
-        }
-        named = [
-            (node["role"]["value"], node["name"]["value"])
-            for node in nodes
-            if node.get("role", {}).get("value") in roles
-        ]
+        nodes = [node for node in nodes if node.get("role", {}).get("value") in ROLES]
+        named = [(node["role"]["value"], node["name"]["value"]) for node in nodes]
         assert len(named) > 6
         assert [role for role, name in named if not name] == []
 

@@ -54,30 +54,13 @@ def stored(client: TestClient) -> list[object]:
 
 def spellings(path: str) -> list[str]:
     """Of a path: some lead to its route, some to another, most to none."""
-    spelled = [
-        path,
-        f"{path}/",
-        f"{path}%2F",
-        f"{path}//",
-        f"/{path}",
-        path.upper(),
-        f"/api{path}",
-        f"{path}?",
-        f"{path};a",
-    ]
-    spelled += [
-        "".join(f"%{byte:02X}" if byte != 0x2F else "/" for byte in path.encode()),
-        f"/{quote(path[1:], safe='')}",
-    ]
+    spelled = [path + end for end in ("", "/", "%2F", "//", "?", ";a")]
+    spelled += [f"/{path}", f"/api{path}", path.upper(), f"/{quote(path[1:], safe='')}"]
+    spelled.append("".join(f"%{byte:02X}" if byte != 0x2F else "/" for byte in path.encode()))
     for escape in CONTROL_CHARACTERS:
-        spelled += [
-            path + escape,
-            f"/{escape}{path}",
-            f"/{escape}{path[1:]}",
-            f"{path}/{escape}",
-            f"/api{path}{escape}",
-        ]
-        spelled += [path.replace("/", f"{escape}/", 2), f"{path}{escape}?a", f"/api{escape}{path}"]
+        spelled += [path + end for end in (escape, f"/{escape}", f"{escape}?a")]
+        spelled += [begin + path for begin in (f"/{escape}", f"/api{escape}")]
+        spelled += [f"/{escape}{path[1:]}", f"/api{path}{escape}", path.replace("/", f"{escape}/", 2)]
     return spelled
 
 
