@@ -1,9 +1,9 @@
 """Cohere's own client against a live service: only the base URL is another. Both of its APIs, v1 and v2."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import cohere
 import cohere.core
@@ -11,24 +11,20 @@ import httpx
 import pytest
 
 from tests.artifacts import TEXTS
-from tests.contract.conftest import KEY, UNSPEAKABLE
+from tests.contract.conftest import BUNDLED, KEY, UNSPEAKABLE
 from tests.contract.live import live_service
 
 QUERY = "Who plays the guitar?"
 DOCUMENTS = list(TEXTS)
 
 
-class Connect(Protocol):
-    """Makes Cohere's client of a service; the test closes it."""
-
-    def __call__(self, service: httpx.Client, *, api_key: str = "unused") -> Any: ...
+Connect = Callable[..., Any]  # makes Cohere's client of a service
 
 
 @pytest.fixture(scope="module")
 def ranking(tiny_reranker: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service with the bundled model and a re-ranker."""
-    bundled = Path(__file__).parents[2] / "models" / "default"
-    with live_service(bundled, tmp_path_factory.mktemp("ranking"), reranker=tiny_reranker) as client:
+    with live_service(BUNDLED, tmp_path_factory.mktemp("ranking"), reranker=tiny_reranker) as client:
         yield client
 
 
@@ -51,6 +47,10 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         yield make
 
 
+def ranked(response: Any) -> list[tuple[int, float]]:
+    return [(one.index, one.relevance_score) for one in response.results]
+
+
 def expected(service: httpx.Client) -> list[tuple[int, float]]:
     """The order and the scores as POST /rerank gives them in its own shape."""
     found = service.post("/rerank", json={"query": QUERY, "texts": DOCUMENTS}).json()
@@ -59,7 +59,7 @@ def expected(service: httpx.Client) -> list[tuple[int, float]]:
 
 def test_documents_get_the_scores_and_the_order_of_rerank(connect: Connect, service: httpx.Client) -> None:
     response = connect(service).rerank(model="any", query=QUERY, documents=DOCUMENTS)
-    assert [(one.index, one.relevance_score) for one in response.results] == expected(service)
+    assert ranked(response) == expected(service)
     assert response.id
     assert response.meta.tokens.input_tokens > len(DOCUMENTS)
     assert response.meta.warnings is None
@@ -67,7 +67,7 @@ def test_documents_get_the_scores_and_the_order_of_rerank(connect: Connect, serv
 
 def test_top_n_is_how_many_come_back(connect: Connect, service: httpx.Client) -> None:
     response = connect(service).rerank(model="any", query=QUERY, documents=DOCUMENTS, top_n=2)
-    assert [(one.index, one.relevance_score) for one in response.results] == expected(service)[:2]
+    assert ranked(response) == expected(service)[:2]
 
 
 def test_what_was_cut_is_among_the_warnings(connect: Connect, service: httpx.Client) -> None:
@@ -75,25 +75,21 @@ def test_what_was_cut_is_among_the_warnings(connect: Connect, service: httpx.Cli
     assert response.meta.warnings == ["documents[1] was cut"]
 
 
-def test_a_length_that_the_model_does_not_reach_changes_nothing(service: httpx.Client) -> None:
-    with httpx.Client(trust_env=False, timeout=60) as http_client:
-        client = cohere.ClientV2("unused", base_url=str(service.base_url).rstrip("/"), httpx_client=http_client)
-        response = client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096)
-        assert [(one.index, one.relevance_score) for one in response.results] == expected(service)
-        with pytest.raises(cohere.UnprocessableEntityError, match="max_tokens_per_doc is 10; a passage is cut where"):
-            client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=10)
+@pytest.mark.parametrize("connect", [cohere.ClientV2], indirect=True)
+def test_a_length_that_the_model_does_not_reach_changes_nothing(connect: Connect, service: httpx.Client) -> None:
+    client = connect(service)
+    response = client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096)
+    assert ranked(response) == expected(service)
+    with pytest.raises(cohere.UnprocessableEntityError, match="max_tokens_per_doc is 10; a passage is cut where"):
+        client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=10)
 
 
-def test_objects_come_back_with_their_texts(service: httpx.Client) -> None:
-    with httpx.Client(trust_env=False, timeout=60) as http_client:
-        client = cohere.Client("unused", base_url=str(service.base_url).rstrip("/"), httpx_client=http_client)
-        response = client.rerank(
-            query=QUERY, documents=[{"text": text} for text in DOCUMENTS], rank_fields=["text"], return_documents=True
-        )
-    assert [(one.index, one.relevance_score) for one in response.results] == expected(service)
-    for one in response.results:
-        assert one.document is not None
-        assert one.document.text == DOCUMENTS[one.index]
+@pytest.mark.parametrize("connect", [cohere.Client], indirect=True)
+def test_objects_come_back_with_their_texts(connect: Connect, service: httpx.Client) -> None:
+    objects = [{"text": text} for text in DOCUMENTS]
+    response = connect(service).rerank(query=QUERY, documents=objects, rank_fields=["text"], return_documents=True)
+    assert ranked(response) == expected(service)
+    assert [one.document.text for one in response.results] == [DOCUMENTS[one.index] for one in response.results]
 
 
 def test_refusals_are_the_clients_own_errors(connect: Connect, guarded: httpx.Client) -> None:

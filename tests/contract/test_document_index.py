@@ -22,21 +22,12 @@ from service.errors import InvalidInput, StoreError
 from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
 from tests.service.documents.oracle import search_one
+from tests.service.documents.stores import DIM, EAST, NORTH, UP, ids, put, unit, unit_vectors
 
-DIM = 4
 SERVER = os.environ.get("CROSSLET_TEST_MILVUS", "")
 NAMES = [
-    "ü",
-    "日本/語",
-    "a b",
-    "it's",
-    'q"uote',
-    "back\\slash",
-    "🙂",
-    "%_",
-    '" or 1 == 1 or id == "',
-    "\u2028",
-    "x" * 512,
+    *("ü", "日本/語", "a b", "it's", 'q"uote', "back\\slash", "🙂", "%_"),
+    *('" or 1 == 1 or id == "', "\u2028", "x" * 512),
 ]
 
 Open = Callable[..., DocumentIndex]
@@ -67,23 +58,6 @@ def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
 @pytest.fixture
 def index(open_index: Open) -> DocumentIndex:
     return open_index()
-
-
-def unit(*values: float) -> np.ndarray:
-    vector = np.asarray(values, np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-EAST, NORTH, UP = unit(1, 0, 0, 0), unit(0, 1, 0, 0), unit(0, 0, 1, 0)
-
-
-def put(index: DocumentIndex, vectors: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> int:
-    documents = [Document(id_, f"text of {id_}", dict(metadata or {})) for id_ in vectors]
-    return index.put(documents, np.stack(list(vectors.values())))
-
-
-def ids(index: DocumentIndex, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
-    return [match.document.id for match in search_one(index, vector, top_k=top_k, **options)]
 
 
 def listed(
@@ -166,15 +140,12 @@ def test_filter_deletes_what_it_selects(index: DocumentIndex) -> None:
 
 
 def test_exact_search_equals_numpy(index: DocumentIndex) -> None:
-    rng = np.random.default_rng(5)
-    vectors_ND = rng.standard_normal((150, DIM)).astype(np.float32)
-    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    vectors_ND = unit_vectors(150)
     index.put([Document(f"{number}", "text", {}) for number in range(150)], vectors_ND)
     queries_BD = vectors_ND[:3] * np.float32(0.5)
     for top_k in (1, 10, 400):
-        for query_D, found in zip(
-            queries_BD, index.search_all([Query(one) for one in queries_BD], top_k=top_k), strict=True
-        ):
+        answers = index.search_all([Query(query_D) for query_D in queries_BD], top_k=top_k)
+        for query_D, found in zip(queries_BD, answers, strict=True):
             scores_N = vectors_ND @ query_D
             assert [match.document.id for match in found] == [str(n) for n in np.argsort(-scores_N)[:top_k]]
             np.testing.assert_allclose([match.score for match in found], -np.sort(-scores_N)[:top_k], atol=1e-6)
@@ -216,7 +187,7 @@ def test_pages_of_a_filter_hold_each_match_once(index: DocumentIndex) -> None:
         with pytest.raises(InvalidInput):
             index.count(filter_)
         with pytest.raises(InvalidInput):
-            index.page(after_row=0, limit=1, max_chars=9, filter_=filter_)
+            listed(index, limit=1, filter_=filter_)
 
 
 def test_a_filter_deletes_by_nested_fields_ne_and_exists(index: DocumentIndex) -> None:
@@ -290,9 +261,7 @@ def test_two_spellings_of_a_character_are_one(index: DocumentIndex, typed: str, 
     ):
         assert ids(index, EAST, 5, filter_=filter_) == ["a"], filter_
     assert index.count({f"n.{asked}": {"lt": asked}}) == 0
-    found = index.get("a")
-    assert found is not None
-    assert found.metadata == metadata
+    assert index.get("a").metadata == metadata
 
 
 def test_ids_are_compared_as_they_are(index: DocumentIndex) -> None:
@@ -356,9 +325,7 @@ def test_filter_finds_exactly_what_it_means(index: DocumentIndex) -> None:
 
 def test_a_documents_vector_is_the_one_that_was_put(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": unit(1, 2, 3, 4)})
-    vector_D = index.vector("b")
-    assert vector_D is not None
-    np.testing.assert_array_equal(vector_D, unit(1, 2, 3, 4))
+    np.testing.assert_array_equal(index.vector("b"), unit(1, 2, 3, 4))
     assert index.vector("nobody") is None
 
 
@@ -384,7 +351,6 @@ def test_metadata_change_alone_and_durably(open_index: Open) -> None:
     index = open_index()
     first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de", "n": 1})
     revision = index.update_metadata("a", lambda before: {**before, "n": 2, "x": {"y": [True]}})
-    assert revision is not None
     assert revision > first
     assert index.update_metadata("nobody", lambda before: before) is None
     with pytest.raises(ZeroDivisionError):
@@ -392,7 +358,6 @@ def test_metadata_change_alone_and_durably(open_index: Open) -> None:
     for reopen in (lambda: index, open_index):
         reopened = reopen()
         document = reopened.get("a")
-        assert document is not None
         assert (document.text, document.metadata) == ("text of a", {"lang": "de", "n": 2, "x": {"y": [True]}})
         assert document.revision == revision
         assert reopened.count({"n": 1}) == reopened.count({"x.y": True}) == 1

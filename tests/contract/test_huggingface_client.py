@@ -42,11 +42,7 @@ def test_the_options_of_embedding_are_kept_or_refused(bundled: httpx.Client) -> 
     client = connect(bundled)
     options = {"normalize": True, "truncate": True, "truncation_direction": "Right"}
     assert np.array_equal(client.feature_extraction(LONG, **options), client.feature_extraction(LONG))  # type: ignore[arg-type]
-    for refused in (
-        {"truncate": False},
-        {"truncation_direction": "Left"},
-        {"prompt_name": "query"},
-    ):
+    for refused in ({"truncate": False}, {"truncation_direction": "Left"}, {"prompt_name": "query"}):
         with pytest.raises(HfHubHTTPError) as caught:
             client.feature_extraction(LONG, **refused)  # type: ignore[arg-type]
         assert caught.value.response.status_code == 422

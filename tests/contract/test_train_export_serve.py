@@ -52,6 +52,16 @@ def student(run_folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(run_folder / "final/checkpoint"), device="cpu")
 
 
+def served_cosines(artifact: Path, store: Path, student: SentenceTransformer) -> np.ndarray:
+    """Between the vectors of a service of this artifact and the student's own."""
+    from tests.contract.live import live_service
+
+    with live_service(artifact, store) as client:
+        served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())
+    cosines: np.ndarray = (served * student.encode(TEXTS, normalize_embeddings=True)).sum(axis=1)
+    return cosines
+
+
 def export(run_folder: Path, precision: str, out: Path) -> Path:
     command = [sys.executable, "-m", "export", "--checkpoint", run_folder / "final/checkpoint", "--out", out]
     subprocess.run([*command, "--precision", precision], cwd=ROOT, check=True, timeout=300)
@@ -75,20 +85,13 @@ def test_every_step_left_its_log_and_its_scores(run_folder: Path) -> None:
 def test_the_artifact_gives_the_students_vectors_when_served(
     run_folder: Path, student: SentenceTransformer, tmp_path: Path, precision: str, cosine: float
 ) -> None:
-    from tests.contract.live import live_service
-
     artifact = export(run_folder, precision, tmp_path / precision)
     verify_files(artifact, load_manifest(artifact))
-    with live_service(artifact, tmp_path / "store") as client:
-        served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())
-    cosines = (served * student.encode(TEXTS, normalize_embeddings=True)).sum(axis=1)
-    assert cosines.min() >= cosine
+    assert served_cosines(artifact, tmp_path / "store", student).min() >= cosine
 
 
 def test_compose_serves_what_its_export_made(run_folder: Path, student: SentenceTransformer, tmp_path: Path) -> None:
     """The documented commands without containers: their folders are links, their root is `tmp_path`."""
-    from tests.contract.live import live_service
-
     documented = (ROOT / "docs/guide/compose.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(r"docker compose run --build export (.+)", documented)
     (model,) = set(re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented))
@@ -108,7 +111,4 @@ def test_compose_serves_what_its_export_made(run_folder: Path, student: Sentence
     served_folder = checkout / {target: source for source, target, _ in binds(services["service"])}["/models"]
     path = tmp_path / services["service"]["working_dir"][1:] / model
     assert path.resolve().parent == served_folder.resolve()
-    with live_service(path, tmp_path / "store") as client:
-        served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())
-    cosines = (served * student.encode(TEXTS, normalize_embeddings=True)).sum(axis=1)
-    assert cosines.min() >= 0.99
+    assert served_cosines(path, tmp_path / "store", student).min() >= 0.99

@@ -16,7 +16,7 @@ from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
 from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
 from tests.service.conftest import Serve
-from tests.service.documents.test_maintenance import wait_for
+from tests.service.documents.stores import wait_for
 from tests.service.offline.files import write_jsonl
 
 pytestmark = pytest.mark.usefixtures("local")

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -7,33 +8,33 @@ import pytest
 from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Query
-from service.documents.store.store import DocumentStore
 from service.errors import InvalidInput, NotFound, StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
-from tests.service.documents.oracle import search_one
-from tests.service.documents.test_maintenance import wait_for
+from tests.service.documents.stores import (
+    DIM,
+    EAST,
+    INVERTED,
+    STORE,
+    ids,
+    open_store,
+    unit,
+    unit_vectors,
+    wait_for,
+)
 
-DIM = 4
 EXACT = 200
 
 
-def opened(folder: Path, *, max_collections: int = 4, max_index_bytes: int = 0) -> Collections:
-    store = DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    options = IndexOptions(folder, "aa", DIM, exact_documents=EXACT, max_index_bytes=max_index_bytes)
-    return Collections(EmbeddedCollections(store, options, max_collections=max_collections))
+def opened(folder: Path, *, chunks: bool = True, max_index_bytes: int = 0) -> Collections:
+    options = IndexOptions(folder, "aa", DIM, exact_documents=EXACT, chunks=chunks, max_index_bytes=max_index_bytes)
+    return Collections(EmbeddedCollections(open_store(folder, chunks=chunks), options, max_collections=4))
 
 
 @pytest.fixture
 def collections(tmp_path: Path) -> Iterator[Collections]:
-    opened_ = opened(tmp_path)
-    yield opened_
-    opened_.close()
-
-
-def unit(*values: float) -> np.ndarray:
-    vector = np.array(values, np.float32)
-    return vector / np.float32(np.linalg.norm(vector))
+    with closing(opened(tmp_path)) as collections:
+        yield collections
 
 
 def put(collections: Collections, name: str, **texts: str) -> int:
@@ -42,64 +43,59 @@ def put(collections: Collections, name: str, **texts: str) -> int:
 
 
 def many(collections: Collections, name: str, count: int = EXACT + 50) -> None:
-    vectors_ND = np.random.default_rng(0).standard_normal((count, DIM)).astype(np.float32)
-    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    collections.put(name, [Document(f"d{number}", f"text {number}", {}) for number in range(count)], vectors_ND)
+    documents = [Document(f"d{number}", f"text {number}", {}) for number in range(count)]
+    collections.put(name, documents, unit_vectors(count))
+
+
+def many_in_lists(collections: Collections, name: str) -> None:
+    many(collections, name)
+    wait_for(lambda: collections.of(name).backend == INVERTED)
 
 
 def found(collections: Collections, name: str, query: Query) -> list[str]:
     return [match.document.text for match in collections.of(name).search_all([query], top_k=9)[0]]
 
 
-def test_first_put_makes_a_collection_of_its_own(
-    collections: Collections,
-) -> None:
+def test_first_put_makes_a_collection_of_its_own(collections: Collections) -> None:
     put(collections, "default", a="a red kettle")
     put(collections, "shop", a="a blue kettle", b="an iron")
     assert [*collections.named()] == ["default", "shop"]
     assert [len(collections.of(name)) for name in ("default", "shop")] == [1, 2]
-    for query in (Query(unit(1, 0, 0, 0)), Query(words="kettle"), Query(unit(1, 0, 0, 0), "kettle")):
+    for query in (Query(EAST), Query(words="kettle"), Query(EAST, "kettle")):
         assert found(collections, "default", query) == ["a red kettle"]
         assert found(collections, "shop", query)[0] == "a blue kettle"
-    of_shop = search_one(collections.of("shop"), unit(1, 0, 0, 0), top_k=9, filter_={"of": "shop"})
-    assert len(of_shop) == 2
+    assert len(ids(collections.of("shop"), EAST, 9, filter_={"of": "shop"})) == 2
     assert collections.default.count({"of": "shop"}) == 0
-    assert [one.text for one in collections.of("shop").page(after_row=0, limit=9, max_chars=99).documents] == [
-        "a blue kettle",
-        "an iron",
-    ]
+    page = collections.of("shop").page(after_row=0, limit=9, max_chars=99)
+    assert [one.text for one in page.documents] == ["a blue kettle", "an iron"]
 
 
-def test_search_waits_for_its_own_collection_alone(
-    collections: Collections,
-) -> None:
+def test_search_waits_for_its_own_collection_alone(collections: Collections) -> None:
     revisions = [put(collections, name, a="x") for name in ("default", "shop", "help", "default")]
     assert revisions == sorted(set(revisions))
-    assert all(found(collections, name, Query(unit(1, 0, 0, 0))) == ["x"] for name in ("default", "shop", "help"))
+    assert all(found(collections, name, Query(EAST)) == ["x"] for name in ("default", "shop", "help"))
 
 
 def test_collections_survive_restart_and_crash(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="one")
     collections._open["shop"]._live.rest()
     collections._opener._store.close()  # no snapshot, no goodbye
-    again = opened(tmp_path)
-    put(again, "shop", b="two")
-    again.close()
-    last = opened(tmp_path)
-    assert found(last, "shop", Query(words="one two")) == ["one", "two"]
-    last.close()
+    with closing(opened(tmp_path)) as again:
+        put(again, "shop", b="two")
+    with closing(opened(tmp_path)) as again:
+        assert found(again, "shop", Query(words="one two")) == ["one", "two"]
 
 
 def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tmp_path: Path) -> None:
     put(collections, "default", a="a kettle")
-    many(collections, "shop")
-    wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")
+    many_in_lists(collections, "shop")
     wait_for(lambda: any(tmp_path.glob("index_2.json")))
     dropped = collections.of("shop")
     assert collections.drop("shop") == EXACT + 50
     with pytest.raises(NotFound, match="there is no collection shop; the first PUT"):
         collections.of("shop")
-    for change in (lambda: dropped.delete(["d1"]), lambda: search_one(dropped, unit(1, 0, 0, 0), top_k=1)):
+    uses = (lambda: dropped.delete(["d1"]), lambda: ids(dropped, EAST, 1), lambda: dropped.is_chunked(None))
+    for change in uses:
         with pytest.raises(NotFound, match="was dropped meanwhile"):
             change()
     assert found(collections, "default", Query(words="kettle")) == ["a kettle"]
@@ -124,21 +120,18 @@ def test_a_drop_that_fails_leaves_the_collection_as_it_was(
         collections.drop("shop")
     collections._opener._store._writer.execute("DROP TRIGGER full")
     assert found(collections, "shop", Query(words="one")) == ["one"]
-    many(collections, "shop")
-    wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")  # still kept up
+    many_in_lists(collections, "shop")  # still kept up
 
 
 def test_start_removes_snapshots_of_dropped_collections(tmp_path: Path) -> None:
     for name in ("index_7.json", "index_7-12", "index_2.json", "index.json.new"):
         (tmp_path / name).write_text("x")
-    collections = opened(tmp_path)
-    put(collections, "shop", a="x")
-    collections.close()
+    with closing(opened(tmp_path)) as collections:
+        put(collections, "shop", a="x")
     (tmp_path / "index_2.json").write_text("x")
     opened(tmp_path).close()
     left = {path.name for path in tmp_path.glob("index*")}
-    assert "index_7.json" not in left
-    assert "index_7-12" not in left
+    assert not {"index_7.json", "index_7-12"} & left
     assert "index.json.new" in left
 
 
@@ -146,24 +139,22 @@ def test_each_collection_has_a_snapshot_of_its_own(
     collections: Collections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("default", "shop"):
-        many(collections, name)
-        wait_for(lambda name=name: collections.of(name).backend == "faiss-ivf-sq8")  # type: ignore[misc]
+        many_in_lists(collections, name)
     collections.close()
     caplog.clear()
     with caplog.at_level("INFO"):
         again = opened(tmp_path)
     assert "index built" not in caplog.text
-    assert {one.backend for one in again.named().values()} == {"faiss-ivf-sq8"}
+    assert {one.backend for one in again.named().values()} == {INVERTED}
     assert {path.name for path in tmp_path.glob("index*.json")} == {"index.json", "index_2.json"}
     again.close()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "-a", "_a", "a/b", "ä", "a b", "a" * 65, "a\n"])
 def test_a_malformed_name_is_refused(collections: Collections, name: str) -> None:
-    with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
-        put(collections, name, a="x")
-    with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
-        collections.check_room(name, ["a"])
+    for refused in (lambda: put(collections, name, a="x"), lambda: collections.check_room(name, ["a"])):
+        with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
+            refused()
     assert [*collections.named()] == ["default"]
 
 
@@ -193,51 +184,46 @@ def test_the_limit_on_vectors_is_for_all_collections_together(tmp_path: Path) ->
     collections.close()
 
 
-def test_memory_of_a_closed_collection_is_known(tmp_path: Path) -> None:
-    collections = opened(tmp_path)
+def test_memory_of_a_closed_collection_is_known(collections: Collections, tmp_path: Path) -> None:
     put(collections, "default", a="x", b="y", c="z")
-    for name, count in (("few", EXACT), ("many", EXACT + 50)):
-        many(collections, name, count)
-    wait_for(lambda: collections.of("many").backend == "faiss-ivf-sq8")
+    many(collections, "few", EXACT)
+    many_in_lists(collections, "many")
     sizes = {name: one.size_bytes for name, one in collections.named().items()}
     collections.close()
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
     options = IndexOptions(tmp_path, "aa", DIM, exact_documents=EXACT)
-    for one in store.catalog.listed():
-        assert options.bytes_of_others(store.of(one.number)) == sum(sizes.values()) - sizes[one.name]
-    store.close()
+    with closing(open_store(tmp_path)) as store:
+        for one in store.catalog.listed():
+            assert options.bytes_of_others(store.of(one.number)) == sum(sizes.values()) - sizes[one.name]
 
 
 def test_damage_is_reported_with_its_collection(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="a red kettle", b="an iron")
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert verify(file) == []
-        assert file.total() == 2
+
+    def faults() -> list[str]:
+        with open_store_file(tmp_path / STORE) as file:
+            assert file.total() == 2
+            return verify(file)
+
+    assert faults() == []
     writer = collections._opener._store._writer
     writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
     writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
     writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        faults = verify(file)
-    assert faults == [
+    assert faults() == [
         "collection shop: there are 2 documents, the table of collections says 7",
         'collection shop: document "a" has a damaged text or metadata: their checksum differs',
     ]
     writer.execute("UPDATE documents SET text = 'a red kettle' WHERE id = 'a'")
     writer.execute("UPDATE collections SET documents = 2 WHERE name = 'shop'")
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        (fault,) = verify(file)
+    (fault,) = faults()
     assert fault.startswith("collection shop: the keywords are not those of the texts")
 
 
 def test_a_new_collection_splits_documents_as_its_service_does(tmp_path: Path) -> None:
     for chunks in (True, False):
-        store = DocumentStore(tmp_path / f"{chunks}.sqlite3", fingerprint="aa", dim=DIM, chunks=chunks)
-        options = IndexOptions(tmp_path / str(chunks), "aa", DIM, exact_documents=EXACT, chunks=chunks)
-        collections = Collections(EmbeddedCollections(store, options, max_collections=4))
-        put(collections, "shop", a="text")
-        assert [collections.is_chunked(name, None) for name in ("default", "shop")] == [chunks, chunks]
-        collections.close()
+        with closing(opened(tmp_path / str(chunks), chunks=chunks)) as collections:
+            put(collections, "shop", a="text")
+            assert [collections.is_chunked(name, None) for name in ("default", "shop")] == [chunks, chunks]
 
 
 def test_put_during_a_drop_makes_the_collection_anew(collections: Collections, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,13 +239,3 @@ def test_put_during_a_drop_makes_the_collection_anew(collections: Collections, m
         assert collections.documents_of("shop", ["a"]) == {}
     put(collections, "shop", b="an iron")
     assert found(collections, "shop", Query(words="iron kettle")) == ["an iron"]
-
-
-def test_a_store_whose_collection_was_dropped_says_so(tmp_path: Path) -> None:
-    collections = opened(tmp_path)
-    put(collections, "shop", a="text")
-    shop = collections.of("shop")
-    collections.drop("shop")
-    with pytest.raises(NotFound):
-        shop.is_chunked(None)
-    collections.close()

@@ -3,8 +3,9 @@
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,18 @@ import pytest
 
 from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
-from service.documents.live_index import IndexMaintenance
-from service.documents.store.store import DocumentStore
-from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged, StoreError
 from service.offline.embedding import Embedded
 from service.offline.repair import repair, verify
 from service.offline.store_file import open_store_file
+from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, vectors, wait_for
+from tests.service.documents.stores import INVERTED, STORE, open_store, unit_vectors, wait_for
 
-COUNT, SEARCHED, STORE = 500, 125, "documents.sqlite3"
+DIM, COUNT, SEARCHED = 16, 500, 125
+opened = partial(stores.open_collection, dim=DIM, exact_rows=400)
 FLIPS = Counter({STORE: 40})  # of another file 6
-VECTORS = vectors(COUNT, seed=5)
+VECTORS = unit_vectors(COUNT, DIM, seed=5)
 TEXTS = {f"d{n}": f"Ein Satz über {n} Dinge, {'lang ' * (n % 7)}genug." for n in range(COUNT)}
 
 
@@ -39,17 +39,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(folder: Path) -> Collection:
-    """As the service opens it: a store that cannot be used is let go of."""
-    store = DocumentStore(folder / STORE, fingerprint="aa", dim=DIM)
-    snapshots = SnapshotFolder(folder, fingerprint="aa")
-    try:
-        return Collection(store, IndexMaintenance(store, dim=DIM, snapshots=snapshots, exact_rows=EXACT))
-    except Damaged:
-        store.close()
-        raise
-
-
 def differences(folder: Path) -> str:
     """How the store answers: `sound`, `refused`, `said` (some documents are called damaged), `lacking` (silently)."""
     try:
@@ -57,41 +46,38 @@ def differences(folder: Path) -> str:
     except (Damaged, StoreError) as exc:
         return "refused" if STORE in str(exc) or "damaged on the disk" in str(exc) else f"refused: {exc}"
     try:
-        kinds = {_got(collection, number) for number in range(COUNT)}
-        kinds |= {_found(collection, number) for number in range(0, COUNT, COUNT // SEARCHED)}
+        kinds = {_outcome(partial(collection.get, f"d{n}"), n) for n in range(COUNT)}
+        kinds |= {_outcome(partial(_nearest, collection, n), n) for n in range(0, COUNT, COUNT // SEARCHED)}
         return "said" if kinds == {"said", "sound"} else ", ".join(sorted(kinds))
     finally:
         collection.close()
 
 
-def _got(collection: Collection, number: int) -> str:
-    """One document by its id; what is given must be right."""
+def _outcome(look: Callable[[], Document | None], number: int) -> str:
+    """How one document is given; what is given must be right."""
     try:
-        stored = collection.get(f"d{number}")
+        document = look()
     except Damaged as exc:
         return "said" if "damaged on the disk" in str(exc) else str(exc)
-    if stored is None:
+    if document is None:
         return "lacking"
-    assert (stored.text, stored.metadata) == (TEXTS[stored.id], {"n": number % 5})
+    assert (document.text, document.metadata) == (TEXTS[f"d{number}"], {"n": number % 5})
     return "sound"
 
 
-def _found(collection: Collection, number: int) -> str:
-    """One document by its vector."""
-    try:
-        found = search_one(collection, VECTORS[number], top_k=1)
-    except Damaged as exc:
-        return "said" if "damaged on the disk" in str(exc) else str(exc)
-    if not found or found[0].document.id != f"d{number}":
-        return "lacking"
-    assert found[0].document.text == TEXTS[f"d{number}"]
-    return "sound"
+def _nearest(collection: Collection, number: int) -> Document | None:
+    matches = search_one(collection, VECTORS[number], top_k=1)
+    return matches[0].document if matches and matches[0].document.id == f"d{number}" else None
+
+
+def faults(folder: Path) -> list[str]:
+    with open_store_file(folder / STORE) as file:
+        return verify(file)
 
 
 def is_found_by_verify(folder: Path) -> bool:
     try:
-        with open_store_file(folder / STORE) as file:
-            return bool(verify(file))
+        return bool(faults(folder))
     except StoreError:
         return True
 
@@ -246,7 +232,7 @@ def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
 def test_damaged_keywords_are_said_and_made_anew(store: Path, damage: str) -> None:
     with closing(sqlite3.connect(store / STORE)) as connection, connection:
         connection.execute(damage)
-    assert is_found_by_verify(store)
+    assert faults(store) == ["the keywords are not those of the texts (`crosslet index repair` makes them anew)"]
     done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
     assert (done.keywords, done.vectors, done.lost) == (True, 0, [])
     assert not is_found_by_verify(store)
@@ -255,7 +241,7 @@ def test_damaged_keywords_are_said_and_made_anew(store: Path, damage: str) -> No
 def test_a_repair_is_refused_for_another_model_and_beside_a_service(store: Path) -> None:
     with pytest.raises(StoreError, match="holds vectors of model"):
         repair(store / STORE, nothing_to_embed, fingerprint="bb", dim=DIM)
-    running = DocumentStore(store / STORE, fingerprint="aa", dim=DIM)
+    running = open_store(store, dim=DIM)
     with pytest.raises(StoreError, match="in use by another process"):
         repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
     running.close()

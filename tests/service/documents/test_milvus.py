@@ -1,7 +1,8 @@
 import re
+import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,15 +22,13 @@ from service.documents.milvus.filters import _sortable, searchable, to_expressio
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
+from tests.service.conftest import Serve
 from tests.service.documents.milvus_server import MilvusServer, milvus_server
 from tests.service.documents.oracle import search_one
+from tests.service.documents.stores import DIM, EAST, ids
 
-DIM = 4
-EAST = np.asarray([1, 0, 0, 0], np.float32)
 TIMEOUT_S = 5.0  # of an index that is going to be silent
 PATIENT_S = 100.0
-
-Serve = Callable[..., TestClient]
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +38,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
 
 
 def connect(
-    url: str,
-    *,
-    fingerprint: str = "a" * 64,
-    dim: int = DIM,
-    read_only: bool = False,
-    timeout_s: float = PATIENT_S,
+    url: str, model: str = "a", *, dim: int = DIM, read_only: bool = False, timeout_s: float = PATIENT_S
 ) -> DocumentIndex:
-    model: Any = SimpleNamespace(fingerprint=fingerprint, dim=dim)
-    return load_collection(Settings(index=url, index_timeout_s=timeout_s), model, read_only=read_only)
+    """Open the index of the model whose fingerprint begins with `model`."""
+    manifest: Any = SimpleNamespace(fingerprint=model.ljust(64, "0"), dim=dim)
+    return load_collection(Settings(index=url, index_timeout_s=timeout_s), manifest, read_only=read_only)
+
+
+@pytest.fixture
+def index(server: MilvusServer) -> Iterator[DocumentIndex]:
+    """An empty index."""
+    index = connect(server.url, secrets.token_hex(16))
+    yield index
+    index.close()
 
 
 def document(id_: str, text: str = "text", **metadata: Any) -> Document:
@@ -72,7 +74,7 @@ def test_replicas_see_each_others_changes_at_once(server: MilvusServer) -> None:
 def test_revision_grows_though_a_replicas_clock_is_behind(
     server: MilvusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, behind = connect(server.url, fingerprint="c" * 64), connect(server.url, fingerprint="c" * 64)
+    one, behind = connect(server.url, "cc"), connect(server.url, "cc")
     first = one.put([document("a"), document("b")], np.stack([EAST, EAST]))
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)
     assert behind.put([document("b")], EAST[None]) == first + 1
@@ -91,33 +93,26 @@ def test_revision_grows_though_a_replicas_clock_is_behind(
         (document("ü" * 1025), r"documents\[1\].id has .* 2048 bytes"),
     ],
 )
-def test_too_large_for_milvus_is_refused_before_writing(server: MilvusServer, refused: Document, message: str) -> None:
-    index = connect(server.url, fingerprint="d" * 64)
+def test_too_large_for_milvus_is_refused_before_writing(index: DocumentIndex, refused: Document, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         index.put([document("fine"), refused], np.stack([EAST, EAST]))
     assert index.get("fine") is None
-    index.close()
 
 
-def test_the_largest_text_and_id_are_kept(server: MilvusServer) -> None:
-    index = connect(server.url, fingerprint="e" * 64)
+def test_the_largest_text_and_id_are_kept(index: DocumentIndex) -> None:
     index.put([document("ü" * 512, "x" * 65_535)], EAST[None])
     assert index.get("ü" * 512).text == "x" * 65_535
-    index.close()
 
 
-def test_range_over_a_long_string_is_refused(server: MilvusServer) -> None:
-    index = connect(server.url, fingerprint="f" * 64)
+def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
     with pytest.raises(InvalidInput, match="'gte' compares with a string of 128 bytes; the limit is 127"):
         search_one(index, EAST, top_k=1, filter_={"x": {"gte": "x" * 128}})
     with pytest.raises(InvalidInput, match="top_k is 16385; the limit is 16384"):
         search_one(index, EAST, top_k=16_385)
-    index.close()
 
 
-def test_a_range_within_too_many_lists_is_refused(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_within_too_many_lists_is_refused(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.documents.milvus.index.MAX_DECIDED", 2)
-    index = connect(server.url, fingerprint="4" * 64)
     index.put([document(f"{n}", p=[1, 4 + n, 10], n=n) for n in range(3)], np.stack([EAST] * 3))
     range_ = {"p": {"gte": 3, "lt": 5}}
     for filter_ in (range_, {"not": range_}):
@@ -128,19 +123,18 @@ def test_a_range_within_too_many_lists_is_refused(server: MilvusServer, monkeypa
     index.put([document("0", p=4, n=0)], EAST[None])
     assert index.delete_matching(range_) == 1
     assert len(index) == 2
-    index.close()
 
 
 def test_another_dim_under_the_same_name_is_refused(server: MilvusServer) -> None:
-    connect(server.url, fingerprint="1" * 64).close()
+    connect(server.url, "1" * 16).close()
     with pytest.raises(StoreError, match=r"crosslet_1111111111111111 .* belongs to another model"):
-        connect(server.url, fingerprint="1" * 64, dim=DIM + 1)
+        connect(server.url, "1" * 16, dim=DIM + 1)
 
 
 def test_reading_makes_no_collection(server: MilvusServer) -> None:
     for _ in range(2):
         with pytest.raises(StartError, match="no collection crosslet_2222222222222222"):
-            connect(server.url, fingerprint="2" * 64, read_only=True)
+            connect(server.url, "2" * 16, read_only=True)
 
 
 def test_milvus_down_at_start_is_one_sentence() -> None:
@@ -196,13 +190,13 @@ def test_restarted_or_stalled_milvus_is_used_again(tmp_path: Path) -> None:
         with pytest.raises(IndexUnavailable, match=f"did not answer within {TIMEOUT_S:g} s"):
             search_one(index, EAST, top_k=1)
         server.process.send_signal(18)  # SIGCONT
-        assert [match.document.id for match in search_one(index, EAST, top_k=1)] == ["a"]
+        assert ids(index, EAST, 1) == ["a"]
         server.kill()
         with pytest.raises(IndexUnavailable):
             index.get("a")
     with milvus_server(tmp_path / "milvus", server.port):
         connect(server.url).close()  # milvus-lite, unlike a server, forgets what was loaded
-        assert [match.document.id for match in search_one(index, EAST, top_k=1)] == ["a"]
+        assert ids(index, EAST, 1) == ["a"]
     index.close()
 
 
@@ -244,14 +238,8 @@ def test_an_address_is_read(index: str, uri: str, database: str) -> None:
 @pytest.mark.parametrize(
     "index",
     [
-        "",
-        "milvus",
-        "http://host:19530",
-        "milvus://",
-        "milvus://host:x",
-        "milvus://h/a/b",
-        "milvus+lite://a.db",
-        "milvus://h?x=1",
+        *("", "milvus", "http://host:19530", "milvus://", "milvus://host:x", "milvus://h/a/b"),
+        *("milvus+lite://a.db", "milvus://h?x=1"),
     ],
 )
 def test_another_address_is_refused_with_the_forms_there_are(index: str) -> None:
@@ -278,10 +266,8 @@ def test_numbers_sort_as_text_exactly_as_they_do_as_numbers(left: float, right: 
 
 @given(left=st.text(max_size=300), right=st.text(max_size=30))
 def test_long_strings_sort_like_whole_strings(left: str, right: str) -> None:
-    assert (_sortable(left) < _sortable(right), _sortable(left) == _sortable(right)) == (
-        left.encode() < right.encode(),
-        left == right,
-    )
+    assert (_sortable(left) < _sortable(right)) == (left.encode() < right.encode())
+    assert (_sortable(left) == _sortable(right)) == (left == right)
 
 
 @given(key=st.text(), value=st.text() | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.none())

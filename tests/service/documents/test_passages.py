@@ -1,6 +1,6 @@
 """Documents in several passages, against brute force; through changes, reopening, and inverted lists."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,34 +14,24 @@ from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.ingest import join_passages, parts_of, vectors_of
 from service.documents.interface import Query, ResultOptions
-from service.documents.live_index import IndexMaintenance
 from service.documents.search import best_passage, exact_cosines
-from service.documents.store.store import DocumentStore, Snapshot
-from service.documents.vectors.snapshots import SnapshotFolder
+from service.documents.store.store import Snapshot
 from service.errors import InvalidInput, StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import search_one
-from tests.service.documents.test_maintenance import INVERTED, wait_for
+from tests.service.documents.stores import (
+    DIM,
+    INVERTED,
+    STORE,
+    Open,
+    open_collection,
+    open_store,
+    unit_vectors,
+    wait_for,
+)
 
-DIM = 4
-EXACT = 20_000
 Vectors = np.ndarray
-WORDS = ["alpha", "beta", "gamma", "delta"]
-
-
-def opened(folder: Path, *, exact_rows: int = EXACT, **options: Any) -> Collection:
-    store = DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    snapshots = SnapshotFolder(folder, fingerprint="aa")
-    maintenance = IndexMaintenance(store, dim=DIM, snapshots=snapshots, exact_rows=exact_rows)
-    return Collection(store, maintenance, **options)
-
-
-@pytest.fixture
-def collection(tmp_path: Path) -> Iterator[Collection]:
-    collection = opened(tmp_path)
-    yield collection
-    collection.close()
 
 
 def document(id_: str, count: int, metadata: Mapping[str, Any] | None = None) -> Document:
@@ -83,7 +73,7 @@ def test_search_equals_brute_force_over_best_passages(
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
     query_D = query_D / DIM
-    collection = opened(folder)
+    collection = open_collection(folder)
     there: dict[str, list[Vectors]] = {}
     for change in changes:  # no rows: the document is removed
         gone = [id_ for id_, rows in change.items() if not rows]
@@ -92,19 +82,15 @@ def test_search_equals_brute_force_over_best_passages(
         kept = {id_: rows for id_, rows in change.items() if rows}
         put(collection, kept, few=True)
         there |= kept
-    try:
-        assert len(collection) == collection.count() == collection.count({"few": True}) == len(there)
-        expected = best_of(there, query_D, top_k)
-        assert found(collection, query_D, top_k) == expected
-        assert found(collection, query_D, top_k, filter_={"few": True}) == expected
-    finally:
-        collection.close()
-    again = opened(folder)
-    try:
-        assert found(again, query_D, top_k) == expected
-    finally:
-        again.close()
-    with open_store_file(folder / "documents.sqlite3") as file:
+    assert len(collection) == collection.count() == collection.count({"few": True}) == len(there)
+    expected = best_of(there, query_D, top_k)
+    assert found(collection, query_D, top_k) == expected
+    assert found(collection, query_D, top_k, filter_={"few": True}) == expected
+    collection.close()
+    again = open_collection(folder)
+    assert found(again, query_D, top_k) == expected
+    again.close()
+    with open_store_file(folder / STORE) as file:
         faults = verify(file)
         assert [fault for fault in faults if "norm" not in fault] == []  # these vectors are of any length
         assert file.passages() == sum(map(len, there.values()))
@@ -150,8 +136,7 @@ def test_a_filter_and_a_deletion_by_filter_mean_documents(collection: Collection
     assert [one.id for one in collection.page(after_row=0, limit=9, max_chars=999).documents] == ["c"]
 
 
-def test_a_document_made_shorter_leaves_no_passage_behind(tmp_path: Path) -> None:
-    collection = opened(tmp_path)
+def test_a_document_made_shorter_leaves_no_passage_behind(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]})
     before = collection.size_bytes
     put(collection, {"a": [[0, 0, 0, 1]]})
@@ -162,7 +147,6 @@ def test_a_document_made_shorter_leaves_no_passage_behind(tmp_path: Path) -> Non
     stored = collection.get("a")
     assert stored is not None
     assert stored.passages == ((0, 10), (10, 19))
-    collection.close()
 
 
 def test_the_match_has_the_passage_that_is_nearest(collection: Collection) -> None:
@@ -201,43 +185,37 @@ def test_words_outweigh_a_small_difference_of_cosines() -> None:
     assert best_passage(text, spans, vectors_PD, Query(query_D, "what is E4?")).start == 17
 
 
-def test_inverted_lists_rank_by_best_passage(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    rows_PD = generator.standard_normal((1500, DIM)).astype(np.float32)
-    rows_PD /= np.linalg.norm(rows_PD, axis=1, keepdims=True)
+def test_inverted_lists_rank_by_best_passage(reopen: Open) -> None:
+    rows_PD = unit_vectors(1500)
     there = {f"{number:03}": list(rows_PD[5 * number : 5 * number + 5]) for number in range(300)}
-    collection = opened(tmp_path, exact_rows=400)
+    collection = reopen(exact_rows=400)
     put(collection, there)
     wait_for(lambda: collection.backend == INVERTED)
     changed = {id_: [rows[0]] for id_, rows in list(there.items())[::3]}
     put(collection, changed)
     collection.delete(["001", "004"])
     there = {id_: rows for id_, rows in (there | changed).items() if id_ not in {"001", "004"}}
-    queries = generator.standard_normal((20, DIM)).astype(np.float32)
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    queries = unit_vectors(20, seed=1)
 
     def shares(collection: Collection) -> float:
         """How many of the ten best are found, each with its exact score."""
         right = 0
         for query_D in queries:
-            expected = dict(best_of(there, query_D, 10))
-            hits = found(collection, query_D, 10)
+            ranked, hits = best_of(there, query_D, 300), dict(found(collection, query_D, 10))
             assert len(hits) == 10
-            assert all(score == pytest.approx(dict(best_of(there, query_D, 300))[id_], abs=1e-6) for id_, score in hits)
-            right += len({id_ for id_, _ in hits} & {*expected})
+            assert hits == pytest.approx({id_: score for id_, score in ranked if id_ in hits}, abs=1e-6)
+            right += len(hits.keys() & {id_ for id_, _ in ranked[:10]})
         return right / 200
 
     assert shares(collection) > 0.95
-    collection.close()
-    again = opened(tmp_path, exact_rows=400)
+    again = reopen(exact_rows=400)
     assert again.backend == INVERTED
     assert shares(again) > 0.95
     assert len(again) == len(there)
-    again.close()
 
 
-def test_what_does_not_fit_is_refused_by_its_passages(tmp_path: Path) -> None:
-    collection = opened(tmp_path, max_index_bytes=3 * (4 * DIM + 8))
+def test_what_does_not_fit_is_refused_by_its_passages(reopen: Open) -> None:
+    collection = reopen(max_index_bytes=3 * (4 * DIM + 8))
     put(collection, {"a": [[1, 0, 0, 0]] * 2})
     with pytest.raises(StorageFull):
         collection.check_room([document("b", 2)])
@@ -245,7 +223,6 @@ def test_what_does_not_fit_is_refused_by_its_passages(tmp_path: Path) -> None:
         put(collection, {"b": [[1, 0, 0, 0]] * 2})
     put(collection, {"a": [[1, 0, 0, 0]] * 3})  # in place of two
     assert len(collection) == 1
-    collection.close()
 
 
 def test_vectors_that_do_not_fit_the_passages_change_nothing(collection: Collection) -> None:
@@ -254,17 +231,14 @@ def test_vectors_that_do_not_fit_the_passages_change_nothing(collection: Collect
     assert collection.get("a") is None
 
 
-def test_a_store_of_whole_documents_looks_no_passage_up(tmp_path: Path) -> None:
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    collection = Collection(store, IndexMaintenance(store, dim=DIM))
+def test_a_store_of_whole_documents_looks_no_passage_up(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0]], "b": [[0, 1, 0, 0]]})
     assert collection.chunks
-    with store.snapshot() as snapshot:
+    with collection._store.snapshot() as snapshot:
         assert not snapshot.has_own_numbers
     put(collection, {"a": [[1, 0, 0, 0]] * 2})
-    with store.snapshot() as snapshot:
+    with collection._store.snapshot() as snapshot:
         assert snapshot.has_own_numbers
-    collection.close()
 
 
 def test_a_document_fails_with_any_of_its_passages() -> None:
@@ -279,11 +253,10 @@ def test_a_document_fails_with_any_of_its_passages() -> None:
 
 
 def test_truncated_documents_are_found_by_an_index(tmp_path: Path) -> None:
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    store = open_store(tmp_path)
     with store.transaction() as transaction:
-        documents = [
-            replace(document(id_, 1), is_truncated=cut) for id_, cut in (("a", None), ("b", True), ("c", False))
-        ]
+        cuts = {"a": None, "b": True, "c": False}
+        documents = [replace(document(id_, 1), is_truncated=cut) for id_, cut in cuts.items()]
         transaction.upsert(documents, np.eye(3, DIM, dtype=np.float32))
         transaction.commit()
     query = "SELECT row FROM documents WHERE collection = 1 AND is_truncated = 1 ORDER BY row"

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,21 +17,23 @@ import pytest
 from service.documents import search
 from service.documents.collections import Collection
 from service.documents.document import Document
-from service.documents.store.store import DocumentStore
 from service.errors import Damaged, NotReady, StoreError, StoreInUse
 from service.offline.backup import restore, write_backup
 from service.offline.store_file import open_store_file
 from tests.service.conftest import Serve, bearer
+from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, open_collection, put, vectors, wait_for
+from tests.service.documents.stores import INVERTED, STORE, open_store, put_numbered, unit_vectors, wait_for
 
-STORE = "documents.sqlite3"
+EXACT = 400
+open_collection = partial(stores.open_collection, exact_rows=EXACT)
+NDJSON = {"content-type": "application/x-ndjson"}
 ROOT = Path(__file__).parents[3]
 OPEN_ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from service.documents.store.store import DocumentStore
-store = DocumentStore(Path(sys.argv[1]), fingerprint="aa", dim=16)
+store = DocumentStore(Path(sys.argv[1]), fingerprint="aa", dim=4)
 print("open", flush=True)
 sys.stdin.readline()
 store.close()
@@ -41,7 +44,7 @@ store.close()
 def running(tmp_path: Path) -> Iterator[Collection]:
     """A collection of two documents in a folder of its own."""
     collection = open_collection(tmp_path / "data")
-    put(collection, vectors(2))
+    put_numbered(collection, unit_vectors(2))
     yield collection
     collection.close()
 
@@ -49,13 +52,17 @@ def running(tmp_path: Path) -> Iterator[Collection]:
 def another(folder: Path) -> Path:
     """A store of another service, with one document."""
     collection = open_collection(folder)
-    put(collection, vectors(1, seed=4), first=9)
+    put_numbered(collection, unit_vectors(1, seed=4), first=9)
     collection.close()
     return folder
 
 
-def delete(data: Path) -> None:
-    (data / STORE).unlink()
+def deleting(name: str) -> Callable[[Path], None]:
+    def delete(data: Path) -> None:
+        (data / name).unlink()
+
+    delete.__name__ = f"delete {name}"
+    return delete
 
 
 def move_away(data: Path) -> None:
@@ -75,26 +82,9 @@ def replace_folder(data: Path) -> None:
     another(data)
 
 
-def delete_everything(data: Path) -> None:
-    shutil.rmtree(data)
-
-
-def delete_part(suffix: str) -> Callable[[Path], None]:
-    def delete(data: Path) -> None:
-        (data / suffix).unlink()
-
-    delete.__name__ = f"delete {suffix}"
-    return delete
-
-
 CHANGES = [
-    delete,
-    move_away,
-    replace,
-    rename_folder,
-    replace_folder,
-    delete_everything,
-    *map(delete_part, (f"{STORE}-wal", f"{STORE}-shm", "documents.lock", "documents.revision")),
+    *(move_away, replace, rename_folder, replace_folder, shutil.rmtree),
+    *map(deleting, (STORE, f"{STORE}-wal", f"{STORE}-shm", "documents.lock", "documents.revision")),
 ]
 
 
@@ -105,7 +95,7 @@ def test_nothing_is_accepted_once_the_files_are_gone(
     change(tmp_path / "data")
     before = sorted(tmp_path.rglob("*"))
     uses: list[Callable[[], object]] = [
-        lambda: put(running, vectors(1), first=5),
+        lambda: put_numbered(running, unit_vectors(1), first=5),
         lambda: running.delete(["d0"]),
         lambda: running.delete_matching({"half": True}),
         lambda: running.update_metadata("d0", lambda metadata: {}),
@@ -122,13 +112,10 @@ def test_nothing_is_accepted_once_the_files_are_gone(
 
 
 def test_a_file_that_goes_during_a_change_is_not_accepted(running: Collection, tmp_path: Path) -> None:
-    store = running._store
-    document = Document("late", "text", {})
-
     def write() -> None:
-        with store.transaction() as transaction:
-            transaction.upsert([document], vectors(1))
-            delete_everything(tmp_path / "data")
+        with running._store.transaction() as transaction:
+            transaction.upsert([Document("late", "text", {})], unit_vectors(1))
+            shutil.rmtree(tmp_path / "data")
             transaction.commit()
 
     with pytest.raises(NotReady):
@@ -138,16 +125,16 @@ def test_a_file_that_goes_during_a_change_is_not_accepted(running: Collection, t
 def test_a_store_that_comes_back_goes_on(running: Collection, tmp_path: Path) -> None:
     rename_folder(tmp_path / "data")
     with pytest.raises(NotReady):
-        put(running, vectors(1), first=5)
+        put_numbered(running, unit_vectors(1), first=5)
     (tmp_path / "renamed").rename(tmp_path / "data")
-    put(running, vectors(1), first=5)
+    put_numbered(running, unit_vectors(1), first=5)
     running.close()
     again = open_collection(tmp_path / "data")
     assert len(again) == 3
     again.close()
 
 
-@pytest.mark.parametrize("change", [delete, delete_everything, replace_folder])
+@pytest.mark.parametrize("change", [deleting(STORE), shutil.rmtree, replace_folder])
 def test_a_late_reader_opens_no_other_store(
     running: Collection, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
@@ -170,12 +157,12 @@ def test_a_late_reader_opens_no_other_store(
 
 def test_closing_a_replaced_store_leaves_the_new_one_whole(tmp_path: Path) -> None:
     old = open_collection(tmp_path / "data")
-    put(old, vectors(EXACT + 100))
+    put_numbered(old, unit_vectors(EXACT + 100))
     wait_for(lambda: old.backend == INVERTED)
-    put(old, vectors(5, seed=3), first=9000)
+    put_numbered(old, unit_vectors(5, seed=3), first=9000)
     rename_folder(tmp_path / "data")
     new = open_collection(tmp_path / "data")
-    put(new, vectors(3), first=70)
+    put_numbered(new, unit_vectors(3), first=70)
     old.close()
     killed = tmp_path / "killed"
     shutil.copytree(tmp_path / "data", killed)  # with its log, as a kill leaves it
@@ -201,7 +188,7 @@ def test_one_store_has_one_service_whatever_its_links(tmp_path: Path) -> None:
                 open_collection(tmp_path / name)
         process.communicate("\n")
     collection = open_collection(tmp_path / "soft")
-    put(collection, vectors(1))
+    put_numbered(collection, unit_vectors(1))
     collection.close()
     assert (tmp_path / "soft" / STORE).is_symlink()
     assert {path.name for path in (tmp_path / "soft").iterdir()} == {STORE}
@@ -218,7 +205,7 @@ def test_a_store_with_two_names_is_refused(tmp_path: Path) -> None:
         path = tmp_path / name / STORE
         uses: list[Callable[[], object]] = [
             lambda name=name: open_collection(tmp_path / name),  # type: ignore[misc]
-            lambda path=path: DocumentStore(path, fingerprint="aa", dim=DIM, read_only=True),  # type: ignore[misc]
+            lambda path=path: open_store(path.parent, read_only=True),  # type: ignore[misc]
             lambda path=path: write_backup(path, tmp_path / "a.backup"),  # type: ignore[misc]
             lambda path=path: open_store_file(path).__enter__(),  # type: ignore[misc]
         ]
@@ -229,7 +216,11 @@ def test_a_store_with_two_names_is_refused(tmp_path: Path) -> None:
     open_collection(tmp_path / "data").close()
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path)])
+def write_text(path: Path) -> None:
+    path.write_bytes(b"not a database at all, but long enough" * 100)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path), write_text])
 def test_a_store_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / STORE)
     with pytest.raises(StoreError, match=r"cannot be used|is no file"):
@@ -253,7 +244,7 @@ def test_a_search_beside_another_writer_ends(
     subprocess.run([sys.executable, "-c", command, str(tmp_path / "data" / STORE)], check=True)
     before = time.monotonic()
     with pytest.raises(NotReady, match="another process changes the store"):
-        search_one(running, vectors(1)[0], top_k=1)
+        search_one(running, unit_vectors(1)[0], top_k=1)
     assert time.monotonic() - before < 10
 
 
@@ -274,7 +265,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 def test_only_their_owner_may_read_the_documents(tmp_path: Path) -> None:
     collection = open_collection(tmp_path / "data")
-    put(collection, vectors(EXACT + 100))
+    put_numbered(collection, unit_vectors(EXACT + 100))
     wait_for(lambda: (tmp_path / "data" / "index.json").exists())
     write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
     found = modes(tmp_path / "data") | modes(tmp_path)
@@ -287,27 +278,19 @@ def test_only_their_owner_may_read_the_documents(tmp_path: Path) -> None:
     assert set(found.values()) == {0o600}, found
 
 
-@pytest.mark.parametrize(("keys", "mode"), [("", 0o644), ("full", 0o600)])
-def test_keys_make_a_readable_store_private(serve: Serve, tmp_path: Path, keys: str, mode: int) -> None:
-    data = tmp_path / "data"
-    serve(data=data).__exit__(None, None, None)
-    (data / STORE).chmod(0o644)
-    serve(data=data, api_keys=keys)
-    assert modes(data)[STORE] == mode
-
-
-def test_keys_make_a_store_behind_a_link_private(serve: Serve, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "keys", "mode"), [("data", "", 0o644), ("data", "full", 0o600), ("link", "full", 0o600)]
+)
+def test_keys_make_a_readable_store_private(serve: Serve, tmp_path: Path, name: str, keys: str, mode: int) -> None:
     serve(data=tmp_path / "data").__exit__(None, None, None)
     (tmp_path / "data" / STORE).chmod(0o644)
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / STORE).symlink_to(tmp_path / "data" / STORE)
-    serve(data=tmp_path / "link", api_keys="full")
-    assert modes(tmp_path / "data")[STORE] == 0o600
+    serve(data=tmp_path / name, api_keys=keys)
+    assert modes(tmp_path / "data")[STORE] == mode
 
 
-def test_a_link_beside_the_store_is_never_written_through(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
+def test_a_link_beside_the_store_is_never_written_through(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "data").mkdir()
     for name in ("documents.lock", "documents.revision"):
         link = tmp_path / "data" / name
@@ -318,12 +301,11 @@ def test_a_link_beside_the_store_is_never_written_through(tmp_path: Path) -> Non
     for name in ("index.new", "index.json.new", "documents.restored.sqlite3", "documents.backup.sqlite3"):
         (tmp_path / "data" / name).symlink_to(victim)
     collection = open_collection(tmp_path / "data")
-    put(collection, vectors(EXACT + 100))
+    put_numbered(collection, unit_vectors(EXACT + 100))
     wait_for(lambda: (tmp_path / "data" / "index.json").exists())
     collection.close()
     write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
     restore(tmp_path / "a.backup", tmp_path / "data" / STORE, force=True)
-    assert victim.read_text() == "precious"
 
 
 def test_a_service_whose_store_is_gone_says_so(serve: Serve, tmp_path: Path) -> None:
@@ -337,9 +319,7 @@ def test_a_service_whose_store_is_gone_says_so(serve: Serve, tmp_path: Path) -> 
     answers = [
         client.get("/ready"),
         client.put("/documents", json=document),
-        client.put(
-            "/documents", content=b'{"id": "b", "text": "b"}\n', headers={"content-type": "application/x-ndjson"}
-        ),
+        client.put("/documents", content=b'{"id": "b", "text": "b"}\n', headers=NDJSON),
         client.post("/documents/delete", json={"ids": ["a"]}),
         client.patch("/documents/a", json={"metadata": {"n": 1}}),
         client.put("/collections/shop/documents", json=document),
@@ -369,11 +349,6 @@ def test_a_backup_is_of_the_open_store_wherever_a_link_leads(serve: Serve, tmp_p
         assert [document.id for document in file.documents(with_vectors=False)] == ["ours"]
 
 
-def flip_field(folder: Path, statement: str) -> None:
-    with closing(sqlite3.connect(folder / STORE)) as connection, connection:
-        connection.execute(statement)
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -384,14 +359,15 @@ def flip_field(folder: Path, statement: str) -> None:
 )
 def test_a_filter_over_damaged_fields_deletes_nothing(tmp_path: Path, statement: str) -> None:
     collection = open_collection(tmp_path)
-    put(collection, vectors(4))  # d0 and d2 are `half`
+    put_numbered(collection, unit_vectors(4))  # d0 and d2 are `half`
     collection.close()
-    flip_field(tmp_path, statement)
+    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
+        connection.execute(statement)
     collection = open_collection(tmp_path)
     with pytest.raises(Damaged, match=r"the filterable metadata of document .* is damaged"):
         collection.delete_matching({"not": {"half": False}})
     assert len(collection) == 4
     for number in range(4):
-        put(collection, vectors(1, seed=number), first=number)
+        put_numbered(collection, unit_vectors(1, seed=number), first=number)
     assert collection.delete_matching({"half": True}) == 2
     collection.close()

@@ -21,7 +21,7 @@ from service.offline import backup as module
 from service.offline.backup import restore, write_backup
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
-from tests.service.documents.test_maintenance import wait_for
+from tests.service.documents.stores import wait_for
 
 DIM, BATCH = 8, 5
 STORE = "documents.sqlite3"

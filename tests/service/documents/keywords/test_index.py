@@ -1,9 +1,8 @@
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.documents.document import Document
-from service.documents.filters import to_condition
+from service.documents.filters import Condition, to_condition
 from service.documents.keywords import index as keywords_module
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.schema import DEFAULT
@@ -21,9 +20,8 @@ from service.errors import StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import keyword_scores
+from tests.service.documents.stores import EAST, STORE, open_store
 
-UNIT = np.asarray([1, 0, 0, 0], np.float32)
-Open = Callable[[], DocumentStore]
 # A sentence, and a word of it in another form of writing it.
 LANGUAGES = {
     "ar": ("الطبيب يعمل في المستشفى الكبير.", "المُسْتَشْفَى"),
@@ -54,21 +52,11 @@ def store(tmp_path: Path) -> Iterator[DocumentStore]:
     store.close()
 
 
-def open_store(folder: Path) -> DocumentStore:
-    return DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=4)
-
-
 def put(store: DocumentStore, texts: dict[str, str], metadata: dict[str, object] | None = None) -> None:
     documents = [Document(id_, text, metadata or {}) for id_, text in texts.items()]
     with store.transaction() as transaction:
-        transaction.upsert(documents, np.stack([UNIT] * len(documents)))
+        transaction.upsert(documents, np.tile(EAST, (len(documents), 1)))
         transaction.commit()
-
-
-def fail_to_put(store: DocumentStore, id_: str, text: str) -> None:
-    with store.transaction() as transaction:
-        transaction.upsert([Document(id_, text, {})], UNIT[None])
-        raise ZeroDivisionError
 
 
 def delete(store: DocumentStore, ids: Sequence[str]) -> None:
@@ -77,15 +65,15 @@ def delete(store: DocumentStore, ids: Sequence[str]) -> None:
         transaction.commit()
 
 
-def found(store: DocumentStore, query: str) -> dict[str, float]:
+def found(store: DocumentStore, query: str, condition: Condition | None = None) -> dict[str, float]:
     with store.snapshot() as snapshot:
-        hits = snapshot.with_keywords(query)
+        hits = snapshot.with_keywords(query, condition)
         ids = snapshot.ids_of(hits.rows.tolist())
     return {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
 
 
 def faults(folder: Path) -> list[str]:
-    with open_store_file(folder / "documents.sqlite3") as file:
+    with open_store_file(folder / STORE) as file:
         return verify(file)
 
 
@@ -104,17 +92,10 @@ TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
 def test_scores_are_bm25_by_brute_force_and_filters_only_select(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str, wanted: int | None
 ) -> None:
-    store = open_store(tmp_path_factory.mktemp("store"))
-    try:
+    with closing(open_store(tmp_path_factory.mktemp("store"))) as store:
         for number, text in enumerate(texts):
             put(store, {str(number): text}, {"n": number % 3})
-        condition = None if wanted is None else to_condition({"n": wanted})
-        with store.snapshot() as snapshot:
-            hits = snapshot.with_keywords(query, condition)
-            ids = snapshot.ids_of(hits.rows.tolist())
-        scores = {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
-    finally:
-        store.close()
+        scores = found(store, query, None if wanted is None else to_condition({"n": wanted}))
     expected = {
         str(number): score
         for number, score in enumerate(keyword_scores(query, texts))
@@ -133,9 +114,8 @@ CHANGES = st.lists(
 def test_keywords_follow_every_change_but_failed_ones(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str]]
 ) -> None:
-    folder = tmp_path_factory.mktemp("store")
-    store, texts = open_store(folder), dict[str, str]()
-    try:
+    folder, texts = tmp_path_factory.mktemp("store"), dict[str, str]()
+    with closing(open_store(folder)) as store:
         for what, id_, text in changes:
             if what == "put":
                 put(store, {id_: text})
@@ -144,13 +124,12 @@ def test_keywords_follow_every_change_but_failed_ones(
                 delete(store, [id_])
                 texts.pop(id_, None)
             else:
-                with pytest.raises(ZeroDivisionError):
-                    fail_to_put(store, id_, text)
+                with suppress(ZeroDivisionError), store.transaction() as transaction:
+                    transaction.upsert([Document(id_, text, {})], EAST[None])
+                    raise ZeroDivisionError
         for text in texts.values():
             expected = dict(zip(texts, keyword_scores(text, list(texts.values())), strict=True))
             assert found(store, text) == pytest.approx({id_: score for id_, score in expected.items() if score > 0})
-    finally:
-        store.close()
     assert faults(folder) == []
 
 
@@ -182,7 +161,7 @@ for number in range(10**9):
 
 
 def test_after_a_kill_keywords_and_texts_are_of_the_same_moment(tmp_path: Path) -> None:
-    path = tmp_path / "documents.sqlite3"
+    path = tmp_path / STORE
     for _ in range(3):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
@@ -197,34 +176,17 @@ def test_after_a_kill_keywords_and_texts_are_of_the_same_moment(tmp_path: Path) 
         assert found(store, str(last))  # answered, so there
         store.close()
         assert faults(tmp_path) == []
-        delete_all(tmp_path)
+        for file in tmp_path.iterdir():
+            file.unlink()
 
 
-def delete_all(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
-
-
-def test_replaced_damaged_text_leaves_no_keyword(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+def test_replaced_damaged_text_leaves_no_keyword(tmp_path: Path, store: DocumentStore) -> None:
     put(store, {"a": "a red kettle", "b": "a blue kettle"})
     store._writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")  # as a flipped bit does
     put(store, {"a": "a green kettle"})
     assert not found(store, "red")
     assert set(found(store, "green kettle")) == {"a", "b"}
-    store.close()
     assert faults(tmp_path) == []
-
-
-def test_verify_finds_differing_keywords_and_rebuilding_helps(tmp_path: Path, store: DocumentStore) -> None:
-    put(store, {"a": "a red kettle", "b": "a blue kettle"})
-    KeywordIndex(store._writer, DEFAULT).add(1, "a word more")
-    assert faults(tmp_path) == ["the keywords are not those of the texts (`crosslet index repair` makes them anew)"]
-    with store.transaction() as transaction:
-        transaction.remake_keywords()
-        transaction.commit()
-    assert faults(tmp_path) == []
-    assert set(found(store, "red")) == {"a"}
 
 
 def test_verify_takes_documents_of_any_length_for_sound(tmp_path: Path, store: DocumentStore) -> None:
@@ -238,12 +200,12 @@ def test_keywords_of_other_rules_are_made_anew_at_the_next_start(tmp_path: Path)
     KeywordIndex(store._writer, DEFAULT).remove(1, "a red kettle")
     store._writer.execute("UPDATE store SET value = '0-1.0' WHERE key = 'keywords'")
     store.close()
-    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=4, read_only=True)
-    assert set(found(beside, "red")) == {"a"}  # made in memory: it may not write
-    beside.close()
-    store = open_store(tmp_path)
-    assert set(found(store, "red")) == {"a"}
-    store.close()
+    before = (tmp_path / STORE).read_bytes()
+    with closing(open_store(tmp_path, read_only=True)) as beside:
+        assert set(found(beside, "red")) == {"a"}
+    assert (tmp_path / STORE).read_bytes() == before  # made in memory: it may not write
+    with closing(open_store(tmp_path)) as store:
+        assert set(found(store, "red")) == {"a"}
     assert faults(tmp_path) == []
 
 
@@ -256,11 +218,10 @@ def test_a_reader_makes_keywords_of_each_collection_anew(tmp_path: Path) -> None
         KeywordIndex(store._writer, collection).remove(collection, text)
     store._writer.execute("UPDATE store SET value = '1-14.0.0' WHERE key = 'keywords'")
     store.close()
-    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=4, read_only=True)
-    for _ in range(2):
-        assert set(found(beside, "kettle")) == {"a"}
-        assert set(found(beside.of(number), "kettle")) == {"b"}
-    beside.close()
+    with closing(open_store(tmp_path, read_only=True)) as beside:
+        for _ in range(2):
+            assert set(found(beside, "kettle")) == {"a"}
+            assert set(found(beside.of(number), "kettle")) == {"b"}
 
 
 def test_of_a_query_so_many_terms_are_looked_up(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,17 +276,3 @@ def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypa
     monkeypatch.setattr(keywords_module, "MAX_POSTINGS", 5)
     assert set(found(store, "common 7")) == {"7"}
     assert len(found(store, "common")) == 5
-
-
-def test_reader_of_store_with_other_rules_finds_keywords(tmp_path: Path) -> None:
-    path = tmp_path / "documents.sqlite3"
-    store = DocumentStore(path, fingerprint="aa", dim=4)
-    put(store, {"fr/1": "une guitare dans la rue"})
-    store.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE store SET value = 'other' WHERE key = 'keywords'")
-    before = path.read_bytes()
-    beside = DocumentStore(path, fingerprint="aa", dim=4, read_only=True)
-    assert set(found(beside, "guitare")) == {"fr/1"}
-    beside.close()
-    assert path.read_bytes() == before

@@ -24,6 +24,13 @@ def metadata(records: list[Record]) -> list[dict[str, Any] | str | None]:
     return [record.fault or record.fields["metadata"] for record in records]
 
 
+def column(tmp_path: Path, *cells: str, types: str = "auto") -> list[Any]:
+    """What the cells of a column x are read as; an empty one is None."""
+    rows = "".join(f'{number},a,"{cell}"\n' for number, cell in enumerate(cells))
+    records, _ = read(tmp_path / "a.csv", f"id,text,x\n{rows}", types)
+    return [record.fault or record.fields["metadata"].get("x") for record in records]
+
+
 def test_named_columns_have_their_type_and_the_others_stay_text(tmp_path: Path) -> None:
     rows = """id,text,price,year,new,tags,code
 1,a,12.50,2020,TRUE,"[1, ""x""]",007
@@ -49,8 +56,8 @@ def test_named_columns_have_their_type_and_the_others_stay_text(tmp_path: Path) 
     ],
 )
 def test_cell_of_another_type_names_only_its_column(tmp_path: Path, kind: str, cell: str) -> None:
-    records, _ = read(tmp_path / "a.csv", f'id,text,x\n1,a,"{cell}"\n2,b,\n', f"x={kind}")
-    assert metadata(records) == [f"column 'x' is not {kind}; name its type, as in --types x=text", {}]
+    fault = f"column 'x' is not {kind}; name its type, as in --types x=text"
+    assert column(tmp_path, cell, "", types=f"x={kind}") == [fault, None]
 
 
 def test_inferred_types_fit_all_first_rows_and_are_told(tmp_path: Path) -> None:
@@ -73,56 +80,29 @@ def test_inferred_types_fit_all_first_rows_and_are_told(tmp_path: Path) -> None:
 
 
 CHANGED = [
-    "007",
-    "+1",
-    "1_000",
-    " 1",
-    "1e5",
-    "12E5",
-    "٣",
-    "NaN",
-    "inf",
-    "-0",
-    "1.10",
-    "1.",
-    ".5",
-    "1e-400",
-    "1,5",
-    "0x1",
-]
-CHANGED += [
-    "9" * 20,
-    "9223372036854775808",
-    "0.1234567890123456789",
-    "1e999",
-    "--1",
-    "1 ",
-    "1.5e3",
-    "True ",
-    "yes",
-    "1.50",
+    *("007", "+1", "1_000", " 1", "1 ", "1e5", "12E5", "1.5e3", "٣", "NaN", "inf", "-0", "1.10", "1.50", "1.", ".5"),
+    *("1e-400", "1e999", "1,5", "0x1", "--1", "True ", "yes"),
+    *("9" * 20, "9223372036854775808", "0.1234567890123456789"),
 ]
 
 
 @pytest.mark.parametrize("cell", CHANGED)
 @pytest.mark.parametrize("beside", ["", "7", "1.5", "true"])
 def test_auto_keeps_what_a_number_would_change(tmp_path: Path, cell: str, beside: str) -> None:
-    records, _ = read(tmp_path / "a.csv", f'id,text,x\n1,a,"{cell}"\n2,b,{beside}\n', "auto")
-    assert metadata(records) == [{"x": cell}, {"x": beside} if beside else {}]
+    assert column(tmp_path, cell, beside) == [cell, beside or None]
 
 
 @pytest.mark.parametrize(
     "cell", ["0", "-7", "9007199254740993", str(2**63 - 1), str(-(2**63)), "1.0", "-0.0", "1.5", "0.1"]
 )
 def test_auto_gives_numbers_that_json_writes_alike(tmp_path: Path, cell: str) -> None:
-    (record,), _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{cell}\n", "auto")
-    assert json.dumps(record.fields["metadata"]["x"]) == cell
+    (value,) = column(tmp_path, cell)
+    assert json.dumps(value) == cell
 
 
 def test_whole_numbers_among_decimals_are_exact_or_text(tmp_path: Path) -> None:
     for whole, expected in ((2**53, [float(2**53), 1.5]), (2**53 + 1, ["9007199254740993", "1.5"])):
-        records, _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{whole}\n2,b,1.5\n", "auto")
-        assert [record.fields["metadata"]["x"] for record in records] == expected
+        assert column(tmp_path, str(whole), "1.5") == expected
 
 
 @pytest.mark.parametrize(
@@ -139,25 +119,20 @@ def test_whole_numbers_among_decimals_are_exact_or_text(tmp_path: Path) -> None:
 def test_auto_gives_booleans_of_one_spelling_and_no_dates(
     tmp_path: Path, cells: tuple[str, str], expected: list[object]
 ) -> None:
-    records, _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{cells[0]}\n2,b,{cells[1]}\n", "auto")
-    assert [record.fields["metadata"]["x"] for record in records] == expected
+    assert column(tmp_path, *cells) == expected
 
 
 @pytest.mark.parametrize(
     ("first", "late"), [("1", "007"), ("1", "9" * 20), ("1.5", "1.50"), ("true", "yes"), ("1", "٣")]
 )
 def test_auto_changes_no_cell_of_a_later_row(tmp_path: Path, first: str, late: str) -> None:
-    rows = "id,text,n\n" + f"x,a,{first}\n" * INFERRED_ROWS + f"x,a,{late}\n"
-    records, _ = read(tmp_path / "a.csv", rows, "auto")
-    assert "name its type, as in --types n=text" in str(metadata(records)[-1])
+    values = column(tmp_path, *[first] * INFERRED_ROWS, late)
+    assert "name its type, as in --types x=text" in values[-1]
 
 
 @given(st.lists(st.one_of(st.text("0123456789.-+eE_ ", min_size=1), st.floats().map(repr), st.integers().map(str))))
 def test_every_cell_survives_auto(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
-    path = tmp_path_factory.mktemp("auto") / "a.csv"
-    records, _ = read(path, "id,text,x\n" + "".join(f'1,a,"{cell}"\n' for cell in cells), "auto")
-    for cell, record in zip(cells, records, strict=True):
-        value = record.fields["metadata"]["x"]
+    for cell, value in zip(cells, column(tmp_path_factory.mktemp("auto"), *cells), strict=True):
         written = value if isinstance(value, str) else orjson.dumps(value).decode()
         assert written in {cell, f"{cell}.0"}
 

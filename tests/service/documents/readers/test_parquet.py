@@ -61,6 +61,7 @@ ARRAYS = [
     (pa.array([3661123], pa.time32("ms")), "01:01:01.123000"),
     (pa.array([1999], pa.time64("ns")), "00:00:00.000001"),
     (pa.array([-1], pa.timestamp("us")), "1969-12-31T23:59:59.999999"),
+    (pa.array([1_999], pa.timestamp("ns")), "1970-01-01T00:00:00.000001"),
     (pa.array([0], BERLIN), "1970-01-01T00:00:00+00:00"),
     (pa.array([0], KOLKATA), "1970-01-01T00:00:00+00:00"),
     (pa.array([0], NOWHERE), "1970-01-01T00:00:00+00:00"),
@@ -96,6 +97,7 @@ def test_a_null_of_any_type_is_no_field(tmp_path: Path, array: pa.Array) -> None
     assert metadata_of(tmp_path / "a.parquet", x=nulls) == [{}]
 
 
+TWICE = "column 'x' has a struct or map with the same key twice"
 BYTES = "JSON has not: cast it to text or a number, or leave it out"
 
 
@@ -113,14 +115,8 @@ BYTES = "JSON has not: cast it to text or a number, or leave it out"
             pa.array([Decimal("0.12345678901234567890")], pa.decimal128(30, 20)),
             "column 'x' has a decimal of more digits than a number of JSON keeps: cast it to text or double",
         ),
-        (
-            pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())),
-            "column 'x' has a struct or map with the same key twice",
-        ),
-        (
-            pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]),
-            "column 'x' has a struct or map with the same key twice",
-        ),
+        (pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())), TWICE),
+        (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), TWICE),
         (extension(pa.json_(), "{"), "column 'x' is not valid JSON"),
     ],
 )
@@ -165,10 +161,8 @@ def test_a_column_metadata_gives_its_fields(tmp_path: Path, own: pa.Array) -> No
 
 
 def test_a_column_metadata_of_words_is_a_field(tmp_path: Path) -> None:
-    assert metadata_of(tmp_path / "a.parquet", metadata=pa.array(["{x", "x"])) == [
-        {"metadata": "{x"},
-        {"metadata": "x"},
-    ]
+    words = pa.array(["{x", "x"])
+    assert metadata_of(tmp_path / "a.parquet", metadata=words) == [{"metadata": "{x"}, {"metadata": "x"}]
 
 
 def test_vectors_and_passages_of_an_export_are_no_fields(tmp_path: Path) -> None:

@@ -9,22 +9,31 @@ from service.documents.vectors.ivf import InvertedIndex, lists_for
 DIM, COUNT = 16, 2000
 
 
+def clustered(count: int, clusters: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors in clusters, as those of sentences are, and the clusters they are in."""
+    generator = np.random.default_rng(seed)
+    centres = generator.standard_normal((clusters, DIM))
+    labels = generator.integers(clusters, size=count)
+    rows = centres[labels] + 0.6 * generator.standard_normal((count, DIM))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32), labels
+
+
+def built(vectors: np.ndarray) -> InvertedIndex:
+    """Row i + 1 has vector i."""
+    index = InvertedIndex.trained(vectors, rows=len(vectors))
+    index.replace(index.prepare(list(range(1, len(vectors) + 1)), vectors))
+    return index
+
+
 @pytest.fixture(scope="module")
 def vectors() -> np.ndarray:
-    """Unit vectors in clusters, as those of sentences are."""
-    generator = np.random.default_rng(0)
-    centres = generator.standard_normal((40, DIM))
-    rows = centres[generator.integers(40, size=COUNT)] + 0.6 * generator.standard_normal((COUNT, DIM))
-    unit: np.ndarray = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    return unit
+    return clustered(COUNT, 40, seed=0)[0]
 
 
 @pytest.fixture
 def index(vectors: np.ndarray) -> InvertedIndex:
-    """Row i + 1 has vector i; six lists of the 128 are visited."""
-    index = InvertedIndex.trained(vectors, rows=COUNT)
-    index.replace(index.prepare(list(range(1, COUNT + 1)), vectors))
-    return index
+    """Six lists of the 128 are visited."""
+    return built(vectors)
 
 
 def nearest(vectors: np.ndarray, query: np.ndarray, count: int, among: np.ndarray | None = None) -> list[int]:
@@ -72,25 +81,17 @@ def test_a_filter_finds_top_k_whenever_so_many_match(index: InvertedIndex, vecto
         assert set(hits.rows) <= set(among)
 
 
-def test_filter_finds_matches_far_from_the_query(vectors: np.ndarray) -> None:
+def test_filter_finds_matches_far_from_the_query() -> None:
     """The rows that match lie in other lists than those near the query, as another customer's documents do."""
-    generator = np.random.default_rng(2)
-    centres = generator.standard_normal((100, DIM))
-    labels = generator.integers(100, size=20_000)
-    rows = centres[labels] + 0.6 * generator.standard_normal((20_000, DIM))
-    many = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    index = InvertedIndex.trained(many, rows=len(many))
-    index.replace(index.prepare(list(range(1, len(many) + 1)), many))
+    many, labels = clustered(20_000, 100, seed=2)
+    index = built(many)
     index.tuning = type(index.tuning)(built_rows=len(many), probes=4, recall=0.98)
     among = np.flatnonzero(labels >= 50) + 1
     queries = np.flatnonzero(labels < 50)[:100]
-    found = [
-        len(
-            set(index.search(many[row], top_k=candidates(10), among=among).rows)
-            & set(nearest(many, many[row], 10, among))
-        )
-        for row in queries
-    ]
+    found = []
+    for row in queries:
+        hits = index.search(many[row], top_k=candidates(10), among=among)
+        found.append(len(set(hits.rows) & set(nearest(many, many[row], 10, among))))
     assert np.mean(found) > 9.8
     assert min(found) >= 7
 

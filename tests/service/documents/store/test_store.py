@@ -1,0 +1,137 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from service.documents.collections import Collection
+from service.documents.document import Document
+from service.errors import StorageFull, StoreError
+from service.offline.store_file import open_store_file
+from tests.service.documents.stores import DIM, EAST, NORTH, STORE, Open, ids, open_collection, open_store, put, unit
+
+
+@pytest.mark.parametrize("version", ["5", "7", "x"])
+def test_store_of_another_schema_is_refused(tmp_path: Path, version: str) -> None:
+    open_collection(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
+        connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (version,))
+    sentence = f"has schema {version}; this crosslet reads 6: .* `crosslet index export --out .* `crosslet index build "
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=sentence):
+            open_store(tmp_path, read_only=read_only)
+    with pytest.raises(StoreError, match=sentence), open_store_file(tmp_path / STORE):
+        pass
+
+
+def test_store_without_fingerprint_is_refused(tmp_path: Path) -> None:
+    open_collection(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
+        connection.execute("DELETE FROM store WHERE key = 'fingerprint'")
+    with pytest.raises(StoreError, match="vectors of model unknown"):
+        open_collection(tmp_path)
+
+
+def test_a_store_without_documents_can_become_another_models(reopen: Open) -> None:
+    """As after a first look at the service, or once all documents are deleted."""
+    put(reopen(fingerprint="aa"), {"a": EAST})
+    way_out = r"CROSSLET_MODEL.*CROSSLET_DATA.* `crosslet index re-embed` \(`docker compose run --rm re-embed`\)$"
+    with pytest.raises(StoreError, match=f"model aa.*loaded model bb: .*{way_out}"):
+        reopen(fingerprint="bb")
+    reopen(fingerprint="aa").delete(["a"])
+    put(reopen(fingerprint="bb", dim=2 * DIM), {"b": np.eye(2 * DIM, dtype=np.float32)[0]})
+    with pytest.raises(StoreError, match="holds vectors of model bb"):
+        reopen(fingerprint="aa")
+
+
+def test_a_full_disk_is_507_and_loses_nothing_accepted(collection: Collection) -> None:
+    put(collection, {"a": EAST})
+    collection._store._writer.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(StorageFull, match="disk"):
+        collection.put([Document("big", "x" * 10**6, {})], NORTH[None])
+    assert ids(collection, EAST, 5) == ["a"]
+    put(collection, {"b": NORTH})
+    assert len(collection) == 2
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE])
+def test_a_full_disk_quota_or_shared_memory_is_storage_full(tmp_path: Path, code: int) -> None:
+    store = open_store(tmp_path)
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with pytest.raises(StorageFull, match="CROSSLET_DATA"), store.transaction():
+        raise error
+    store.close()
+
+
+def test_reading_anothers_store_at_rest_leaves_no_file_behind(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, {"a": EAST})
+    collection.close()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("os.geteuid", lambda: 12345)  # its owner could not open a log of this user
+    reader = open_collection(tmp_path, read_only=True)
+    assert ids(reader, EAST, 1) == ["a"]
+    assert sorted(tmp_path.iterdir()) == before
+    reader.close()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_reader_goes_on_while_a_service_changes_everything(reopen: Open, tmp_path: Path) -> None:
+    many = {f"{number:04}": unit(1, number, 0, 0) for number in range(3000)}
+    put(reopen(), many)
+    reopen().close()
+    with open_store_file(tmp_path / STORE) as file:
+        rows = file.rows()
+        seen = [next(rows).id for _ in range(10)]
+        collection = reopen()
+        collection.delete(list(many)[5:])
+        put(collection, {"new": EAST})
+        collection.close()
+        assert seen + [row.id for row in rows] == list(many)
+    collection = reopen()
+    assert len(collection) == 6
+    collection.close()
+    assert not list(tmp_path.glob("*-wal"))
+
+
+def test_a_store_that_is_being_written_is_read_of_one_moment(collection: Collection, tmp_path: Path) -> None:
+    put(collection, {"a": EAST, "b": NORTH})
+    reader = open_collection(tmp_path, read_only=True)
+    put(collection, {"c": EAST})
+    collection.delete(["a"])
+    assert ids(reader, EAST, 3) == ["a", "b"]
+    reader.close()
+    assert ids(collection, EAST, 3) == ["c", "b"]
+
+
+def test_a_replaced_document_uses_up_no_row_number(collection: Collection) -> None:
+    rows = []
+    for id_ in ("a", *["b"] * 50, "c"):
+        put(collection, {id_: EAST})
+        document = collection.get(id_)
+        assert document is not None
+        rows.append(document.row)
+    assert rows == [1, *[2] * 50, 3]
+
+
+def test_log_is_folded_beside_readers_and_may_fail(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("service.documents.store.connections.FOLD_AFTER_CHANGES", 100)
+    log = tmp_path / f"{STORE}-wal"
+    for number in range(400):
+        put(collection, {f"d{number}": unit(1, number, 0, 0)})
+    assert log.stat().st_size < 3_000_000  # every page of every change is 8 MB
+    connections = collection._store._connections
+    broken = Mock(wraps=connections.writer)
+    broken.total_changes = 10**9
+    broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
+    monkeypatch.setattr(connections, "writer", broken)
+    connections._fold_log()
+    assert "log not merged" in caplog.text
+    monkeypatch.undo()
+    assert len(ids(collection, EAST, 5)) == 5

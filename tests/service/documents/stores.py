@@ -1,0 +1,81 @@
+"""Stores and collections for the tests of documents, and what they put in, look for and wait for."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.documents.collections import Collection
+from service.documents.document import Document
+from service.documents.interface import DocumentIndex
+from service.documents.live_index import EXACT_ROWS, IndexMaintenance
+from service.documents.store.store import DocumentStore
+from service.documents.vectors.snapshots import SnapshotFolder
+from service.errors import Damaged
+from tests.service.documents.oracle import search_one
+
+DIM, STORE = 4, "documents.sqlite3"
+INVERTED = "faiss-ivf-sq8"
+Open = Callable[..., Collection]
+
+
+def open_store(folder: Path, *, fingerprint: str = "aa", dim: int = DIM, **options: Any) -> DocumentStore:
+    return DocumentStore(folder / STORE, fingerprint=fingerprint, dim=dim, **options)
+
+
+def open_collection(
+    folder: Path,
+    *,
+    fingerprint: str = "aa",
+    dim: int = DIM,
+    exact_rows: int | None = None,
+    read_only: bool = False,
+    **limits: Any,
+) -> Collection:
+    """With `exact_rows`, inverted lists have snapshots, as in the service. A damaged store is closed again."""
+    store = open_store(folder, fingerprint=fingerprint, dim=dim, read_only=read_only)
+    snapshots = SnapshotFolder(folder, fingerprint=fingerprint) if exact_rows else None
+    maintenance = IndexMaintenance(store, dim=dim, snapshots=snapshots, exact_rows=exact_rows or EXACT_ROWS)
+    try:
+        return Collection(store, maintenance, read_only=read_only, **limits)
+    except Damaged:
+        store.close()
+        raise
+
+
+def unit(*values: float) -> np.ndarray:
+    vector = np.asarray(values, np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def unit_vectors(count: int, dim: int = DIM, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
+    unit_ND: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit_ND
+
+
+EAST, NORTH, UP = np.eye(3, DIM, dtype=np.float32)
+
+
+def put(index: DocumentIndex, vectors: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> int:
+    documents = [Document(id_, f"text of {id_}", dict(metadata or {})) for id_ in vectors]
+    return index.put(documents, np.stack(list(vectors.values())))
+
+
+def put_numbered(index: DocumentIndex, vectors_ND: np.ndarray, *, first: int = 0) -> None:
+    """Put documents d<first>, ...; `half` says whether the number is even."""
+    numbers = range(first, first + len(vectors_ND))
+    index.put([Document(f"d{number}", "text", {"half": number % 2 == 0}) for number in numbers], vectors_ND)
+
+
+def ids(index: DocumentIndex, vector_D: np.ndarray, top_k: int, **options: Any) -> list[str]:
+    return [match.document.id for match in search_one(index, vector_D, top_k=top_k, **options)]
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -1,0 +1,216 @@
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.blending import KEYWORD_WEIGHT
+from service.documents import search
+from service.documents.collections import Collection
+from service.documents.document import Document
+from service.documents.interface import Match, Query, ResultOptions
+from service.documents.store.store import DocumentStore, Snapshot
+from service.errors import InvalidInput
+from tests.service.documents.oracle import keyword_scores
+from tests.service.documents.stores import DIM, EAST, NORTH, ids, open_collection, put, unit, unit_vectors
+
+# Cosines are exact: ties are ties.
+VECTORS = st.sampled_from([*np.eye(DIM, dtype=np.float32), np.full(DIM, 0.5, np.float32), -EAST])
+TEXTS = st.lists(st.sampled_from(["red", "blue", "kettle", "the", "e4"]), max_size=5).map(" ".join)
+FOUND = list[tuple[str, float, int | None, int | None]]
+
+
+def put_texts(collection: Collection, documents: dict[str, tuple[str, np.ndarray]]) -> None:
+    entries = [Document(id_, text, {"n": number % 2}) for number, (id_, (text, _)) in enumerate(documents.items())]
+    collection.put(entries, np.stack([vector_D for _, vector_D in documents.values()]))
+
+
+def summary(matches: list[Match]) -> FOUND:
+    return [(one.document.id, one.score, one.dense_rank, one.keywords_rank) for one in matches]
+
+
+def order(scores: dict[str, float]) -> list[str]:
+    return sorted(scores, key=lambda id_: (-scores[id_], id_))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    documents=st.lists(st.tuples(TEXTS, VECTORS), min_size=1, max_size=12),
+    words=TEXTS,
+    vector_D=VECTORS,
+    top_k=st.integers(1, 14),
+    wanted=st.none() | st.integers(0, 1),
+)
+def test_hybrid_and_its_parts_are_brute_force(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[tuple[str, np.ndarray]],
+    words: str,
+    vector_D: np.ndarray,
+    top_k: int,
+    wanted: int | None,
+) -> None:
+    named = {f"d{number:02d}": document for number, document in enumerate(documents)}
+    with closing(open_collection(tmp_path_factory.mktemp("store"))) as collection:
+        put_texts(collection, named)
+        queries = [Query(vector_D, words), Query(vector_D), Query(words=words)]
+        filter_ = None if wanted is None else {"n": wanted}
+        found = [summary(one) for one in collection.search_all(queries, top_k=top_k, filter_=filter_)]
+    chosen = [id_ for number, id_ in enumerate(named) if wanted in (None, number % 2)]
+    keywords = dict(zip(named, keyword_scores(words, [text for text, _ in documents]), strict=True))
+    cosines = {id_: float(named[id_][1] @ vector_D) for id_ in chosen}
+    sums = {id_: cosines[id_] + KEYWORD_WEIGHT * keywords[id_] * (1 - cosines[id_]) for id_ in chosen}
+    ranked = [id_ for id_ in order(rounded(keywords)) if id_ in chosen and keywords[id_] > 0]
+    check(found[0], [(id_, sums[id_]) for id_ in order(rounded(sums))[:top_k]])
+    check(found[1], [(id_, cosines[id_]) for id_ in order(cosines)[:top_k]])
+    check(found[2], [(id_, keywords[id_]) for id_ in ranked[:top_k]])
+
+
+def rounded(scores: dict[str, float]) -> dict[str, float]:
+    """Without the last bits, in which SQLite's sums may differ from Python's."""
+    return {id_: round(score, 9) for id_, score in scores.items()}
+
+
+def check(found: FOUND, expected: list[tuple[str, float]]) -> None:
+    assert [score for _, score, _, _ in found] == pytest.approx([score for _, score in expected])
+    assert [id_ for id_, *_ in found] == [id_ for id_, _ in expected]
+
+
+def test_the_document_that_names_the_code_is_first_and_says_why(collection: Collection) -> None:
+    put_texts(
+        collection,
+        {
+            "blender": ("The blender stops after a minute", np.asarray([0.6, 0.8, 0, 0], np.float32)),
+            "oven": ("Oven shows error code E4", np.asarray([0.5, 0, 0.8660254, 0], np.float32)),
+            "fridge": ("The fridge hums", np.asarray([0, 0, 1, 0], np.float32)),
+            "lamp": ("A lamp for the desk", np.asarray([0, 0, 0, 1], np.float32)),
+        },
+    )
+    dense, hybrid = (
+        summary(collection.search_all([query], top_k=2)[0]) for query in (Query(EAST), Query(EAST, "error code e4"))
+    )
+    assert [one[0] for one in dense] == ["blender", "oven"]
+    (first, score, *ranks), (second, *_) = hybrid
+    assert (first, second, ranks) == ("oven", "blender", [2, 1])
+    assert 0.6 < score < 0.5 + KEYWORD_WEIGHT * 0.5
+
+
+def test_no_word_in_common_leaves_cosines_as_they_are(collection: Collection) -> None:
+    put_texts(collection, {"a": ("eins", EAST), "b": ("zwei", np.full(DIM, 0.5, np.float32))})
+    shown = ResultOptions(min_score=0.4)
+    assert summary(collection.search_all([Query(EAST, "one two")], top_k=5, options=shown)[0]) == [
+        ("a", 1.0, 1, None),
+        ("b", 0.5, 2, None),
+    ]
+
+
+def test_a_word_brings_in_a_document_that_vectors_would_not_find(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "DEPTH", 2)
+    near = {f"near{number}": ("nothing", np.asarray([0.8, 0.6, 0, 0], np.float32)) for number in range(9)}
+    put_texts(collection, near | {"far": ("kettle", np.asarray([0.7, 0.7141428, 0, 0], np.float32))})
+    (match,) = collection.search_all([Query(EAST, "kettle")], top_k=1)[0]
+    assert (match.document.id, match.dense_rank, match.keywords_rank) == ("far", None, 1)
+
+
+def test_each_page_is_the_next_part_of_the_same_order(collection: Collection) -> None:
+    rows = enumerate(unit_vectors(300))
+    put_texts(collection, {str(number): (f"word{number % 7} kettle", row_D) for number, row_D in rows})
+    query = Query(EAST, "word3")
+    whole = [one.document.id for one in collection.search_all([query], top_k=60)[0]]
+    pages = [
+        collection.search_all([query], top_k=end, options=ResultOptions(offset=end - 20))[0] for end in (20, 40, 60)
+    ]
+    assert [one.document.id for page in pages for one in page] == whole
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of the documents that searches read."""
+    rows_read: list[int] = []
+    fetch = Snapshot.fetch
+    monkeypatch.setattr(
+        Snapshot, "fetch", lambda store, rows, **parts: rows_read.extend(rows) or fetch(store, rows, **parts)
+    )
+    return rows_read
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The conditions that searches look up."""
+    conditions: list[object] = []
+    matching = Snapshot.matching
+    monkeypatch.setattr(Snapshot, "matching", lambda store, one, **_: conditions.append(one) or matching(store, one))
+    return conditions
+
+
+def test_several_searches_look_the_filter_up_once(
+    collection: Collection, lookups: list[object], fetched: list[int]
+) -> None:
+    put(collection, {f"{number:03}": EAST for number in range(50)}, {"x": 1})
+    found = collection.search_all([Query(EAST), Query(unit(1, 1, 0, 0))], top_k=2, filter_={"x": 1})
+    assert [[match.document.id for match in one] for one in found] == [["000", "001"]] * 2
+    assert (len(lookups), len(fetched)) == (1, 2)
+
+
+def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, fetched: list[int]) -> None:
+    put(collection, {"a": unit(3, 0, 0, 0), "b": unit(2, 1, 0, 0), "c": NORTH}, {"x": 1})
+    without_metadata = ResultOptions(offset=1, min_score=0.5, metadata=False)
+    ((match,),) = collection.search_all([Query(EAST)], top_k=3, options=without_metadata)
+    assert (match.document.id, match.document.text, match.document.metadata) == ("b", "text of b", {})
+    assert len(fetched) == 1
+    ((match,),) = collection.search_all([Query(EAST)], top_k=1, options=ResultOptions(text=False, max_chars=20))
+    assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
+
+
+def test_too_many_characters_are_refused_before_all_are_read(collection: Collection) -> None:
+    put(collection, {str(number): unit(1, number, 0, 0) for number in range(9)})
+    few = ResultOptions(max_chars=100)  # nine have 9 + 2 each
+    found = collection.search_all([Query(EAST), Query(NORTH)], top_k=4, options=few)
+    assert [len(matches) for matches in found] == [4, 4]
+    assert len(collection.search_all([Query(EAST)], top_k=9, options=ResultOptions(max_chars=99))[0]) == 9
+    with pytest.raises(InvalidInput, match="have more than 98 characters together"):
+        collection.search_all([Query(EAST)], top_k=9, options=ResultOptions(max_chars=98))
+    assert len(ids(collection, EAST, 9)) == 9
+
+
+def test_filter_slower_than_writers_is_tried_a_few_times(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, {"a": EAST}, {"x": 1})
+    lookups: list[object] = []
+    matching = Snapshot.matching
+
+    def beside_a_change(store: DocumentStore, condition: Any, **_: Any) -> Any:
+        lookups.append(condition)
+        if len(lookups) <= search.TRIES:  # then a writer has to wait
+            with ThreadPoolExecutor() as other:
+                other.submit(put, collection, {"a": unit(1, len(lookups), 0, 0)}, {"x": 1}).result()
+        return matching(store, condition)
+
+    monkeypatch.setattr(Snapshot, "matching", beside_a_change)
+    found = collection.search_all([Query(EAST)] * 20, top_k=1, filter_={"x": 1})
+    assert [[match.document.id for match in one] for one in found] == [["a"]] * 20
+    assert len(lookups) == search.TRIES + 1
+
+
+def test_slow_filter_is_given_up_and_the_next_search_is_not(collection: Collection) -> None:
+    for number in range(20):
+        put(collection, {f"{number}-{other}": EAST for other in range(50)}, {"x": number})
+    slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
+    uses: list[Callable[[], object]] = [
+        lambda: collection.search_all([Query(EAST)], top_k=1, filter_=slow, options=ResultOptions(filter_s=0.001)),
+        lambda: collection.delete_matching(slow, filter_s=0.001),
+        lambda: collection.count(slow, filter_s=0.001),
+        lambda: collection.page(after_row=0, limit=1, max_chars=9, filter_=slow, filter_s=0.001),
+    ]
+    for use in uses:
+        with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
+            use()
+    assert collection.count(slow, filter_s=60.0) == 1000
+    assert len(ids(collection, EAST, 9, filter_=slow)) == 9
+    assert collection.delete_matching(slow, filter_s=60.0) == 1000
