@@ -41,8 +41,9 @@ def save_student(
     dim: int | None = None,
     width: int = 16,
     tokenizer: PreTrainedTokenizerFast | None = None,
+    record: dict[str, object] | None = None,
 ) -> SentenceEncoder:
-    """A random student, with MiniLM's tokenizer where none is given.
+    """A random student, with MiniLM's tokenizer where none is given, and without a record where none is given.
 
     `dim` gives it a head and no Normalize module, `width` is B.
     """
@@ -62,6 +63,8 @@ def save_student(
     head = None if dim is None else nn.Linear(HIDDEN_SIZE, dim)
     model = SentenceEncoder(encoder, head, normalized=dim is None).eval()
     save_sentence_encoder(model, tokenizer, folder, max_length=32)
+    if record is not None:
+        write_record(folder, **record)
     return model
 
 
@@ -92,11 +95,6 @@ def tied_unigram() -> PreTrainedTokenizerFast:
     scores = {"▁h": -9.553081512451172, "h": -7.701241970062256, "hhh": -12.941109657287598}  # of the bundled model
     kept = [piece for piece in state["model"]["vocab"] if piece[0] not in scores]
     state["model"]["vocab"] = [*kept, *map(list, scores.items())]
-    specials = {
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-        "mask_token": "<mask>",
-    }
+    names = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+    specials = {f"{name}_token": token for name, token in names.items()}
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(state)), **specials)

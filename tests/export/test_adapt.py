@@ -32,8 +32,8 @@ IN_GREEK = [(english, german.lower().translate(GREEK)) for english, german in PA
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random student with its record; read-only for tests."""
     folder = tmp_path_factory.mktemp("student")
-    save_student(folder, layers=2, width=32)
-    write_record(folder, calibration_texts=[text for texts in PARITY_TEXTS.values() for text in texts])
+    texts = [text for texts in PARITY_TEXTS.values() for text in texts]
+    save_student(folder, layers=2, width=32, record={"calibration_texts": texts})
     return folder
 
 

@@ -13,7 +13,7 @@ from export.evaluation.models import load_model
 from service.model.artifact import DataLicence, load_manifest
 from service.model.encoder import load_encoder
 from tests.artifacts import build_artifact
-from tests.export.checkpoints import save_student, write_record
+from tests.export.checkpoints import save_student
 from tests.export.test_head import ALIGNMENT
 from tests.training.alignment.files import PAIRS, write_pairs
 from training.alignment.candidates import Candidate
@@ -86,19 +86,9 @@ def test_a_head_that_harms_a_language_is_refused_unless_forced(
 ) -> None:
     lefts, rights = zip(*PAIRS[:200], strict=True)
     scrambled = write_pairs(tmp_path / "en-de.tsv", list(zip(lefts, rights[7:] + rights[:7], strict=True)))
-    options = [
-        artifact,
-        "--pairs",
-        str(scrambled),
-        "--out",
-        str(tmp_path / "out"),
-        "--method",
-        "siamese",
-        "--structure",
-        "relu",
-        "--learning-rate",
-        "0.05",  # far too high: it harms whatever vocabulary the small model was given
-    ]
+    rate = ["--learning-rate", "0.05"]  # far too high: it harms whatever vocabulary the small model was given
+    options = [artifact, "--pairs", str(scrambled), "--out", str(tmp_path / "out"), *rate]
+    options += ["--method", "siamese", "--structure", "relu"]
     assert main(options) == 1
     captured = capsys.readouterr()
     assert "refused: points lost beyond 0.5: " in captured.err
@@ -156,9 +146,7 @@ def test_similarity_may_not_fall_either(artifact: str, pairs: Path, tmp_path: Pa
 
 def test_a_checkpoint_gets_the_head_as_modules(tmp_path: Path) -> None:
     folder, out = tmp_path / "student", tmp_path / "aligned"
-    folder.mkdir()
-    save_student(folder, dim=24)
-    write_record(folder)
+    save_student(folder, dim=24, record={})
     generator = np.random.default_rng(0)
     layer = Layer(*(generator.standard_normal(shape).astype(np.float32) for shape in ((24, 24), 24)), "tanh")
     head = Candidate("made", (layer,), (0.1 * generator.standard_normal(24)).astype(np.float32), 0.0)

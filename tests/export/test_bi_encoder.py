@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +30,15 @@ def copy(student: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(student, tmp_path / "copy"))
 
 
-def test_the_record_names_the_model(student: Path) -> None:
-    record = read_checkpoint(student).record
-    assert (record.name, record.languages, record.max_length) == ("tiny-student", ("en", "de"), 32)
-
-
-def test_options_replace_what_the_record_says(student: Path) -> None:
-    record = read_checkpoint(student, name="other", languages=("tr",)).record
-    assert (record.name, record.languages, record.max_length) == ("other", ("tr",), 32)
+@pytest.mark.parametrize(
+    ("options", "name", "languages"),
+    [({}, "tiny-student", ("en", "de")), ({"name": "other", "languages": ("tr",)}, "other", ("tr",))],
+)
+def test_the_record_names_the_model_unless_options_do(
+    student: Path, options: dict[str, Any], name: str, languages: tuple[str, ...]
+) -> None:
+    record = read_checkpoint(student, **options).record
+    assert (record.name, record.languages, record.max_length) == (name, languages, 32)
 
 
 def test_the_reference_cuts_where_the_record_says(copy: Path) -> None:
@@ -81,12 +83,6 @@ def test_a_model_without_a_transformer_is_refused(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "static", name="x", languages=("en",))
 
 
-def test_a_record_with_a_wrong_value_is_refused(copy: Path) -> None:
-    write_record(copy, sts_gate=[["high", "a", "b"]])
-    with pytest.raises(BadCheckpoint, match=r"crosslet.json: sts_gate.0.0: Input should be a valid number"):
-        read_checkpoint(copy)
-
-
 @pytest.mark.parametrize(
     ("config", "kept"),
     [
@@ -111,9 +107,16 @@ def test_unreachable_positions_are_dropped(config: PretrainedConfig, kept: int, 
     np.testing.assert_allclose(short.encode(texts), whole.encode(texts), atol=1e-6)
 
 
-def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> None:
-    write_record(copy, max_length=65)
-    with pytest.raises(BadCheckpoint, match="max_length is 65, but the body has 64 positions"):
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        ({"sts_gate": [["high", "a", "b"]]}, r"crosslet.json: sts_gate.0.0: Input should be a valid number"),
+        ({"max_length": 65}, "max_length is 65, but the body has 64 positions"),
+    ],
+)
+def test_a_record_that_cannot_be_met_is_refused(copy: Path, record: dict[str, object], complaint: str) -> None:
+    write_record(copy, **record)
+    with pytest.raises(BadCheckpoint, match=complaint):
         read_checkpoint(copy)
 
 

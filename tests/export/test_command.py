@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from export.__main__ import main
-from service.model.artifact import load_manifest, load_parity, verify_files
+from service.model.artifact import Manifest, load_manifest, load_parity, verify_files
 from tests.export.checkpoints import MINILM, save_student, write_record
 
 
@@ -40,87 +40,84 @@ def test_int8_of_a_checkpoint_of_others_passes_its_gate(minilm_artifact: Path) -
     assert {"sts_fp32", "sts_int8", "min_cosine_to_fp32", "min_cosine_to_torch"} < figures.keys()
 
 
+def export(checkpoint: Path, out: Path, *options: str) -> Manifest:
+    assert main(["--checkpoint", str(checkpoint), "--out", str(out), *options]) == 0
+    manifest = load_manifest(out)
+    verify_files(out, manifest)
+    return manifest
+
+
 def test_a_model_of_very_short_texts_is_exported(tmp_path: Path) -> None:
-    save_student(tmp_path / "checkpoint")
-    write_record(tmp_path / "checkpoint", max_length=7)
-    out = tmp_path / "out"
-    assert main(["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(out), "--precision", "fp32"]) == 0
-    assert load_manifest(out).max_length == 7
-    verify_files(out, load_manifest(out))
+    save_student(tmp_path / "checkpoint", record={"max_length": 7})
+    assert export(tmp_path / "checkpoint", tmp_path / "out", "--precision", "fp32").max_length == 7
 
 
 def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
-    save_student(tmp_path / "checkpoint", width=64)
-    write_record(tmp_path / "checkpoint")
-    sizes = {}
-    for bits in ("8", "4"):
-        out = tmp_path / bits
-        arguments = ["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(out), "--word-bits", bits]
-        assert main(arguments) == 0
-        verify_files(out, load_manifest(out))
-        sizes[bits] = load_manifest(out).files["model.onnx"].size_bytes
+    save_student(tmp_path / "checkpoint", width=64, record={})
+    eight, four = (
+        export(tmp_path / "checkpoint", tmp_path / bits, "--word-bits", bits).files["model.onnx"].size_bytes
+        for bits in ("8", "4")
+    )
     rows = 30_522
     saved = rows * ((64 + 4) - (32 + 2 * 2 + 1))  # 8 bits and a scale a row; 4 bits, two scales and two half bytes
-    assert abs((sizes["8"] - sizes["4"]) - saved) < 1_000
+    assert abs((eight - four) - saved) < 1_000
 
 
 def test_computed_padding_gives_the_same_vectors(tmp_path: Path) -> None:
-    save_student(tmp_path / "checkpoint")
-    write_record(tmp_path / "checkpoint")
+    save_student(tmp_path / "checkpoint", record={})
     operators, vectors = {}, {}
     for padding in ("skipped", "computed"):
         out = tmp_path / padding
-        arguments = ["--checkpoint", str(tmp_path / "checkpoint"), "--precision", "fp32", "--padding", padding]
-        assert main([*arguments, "--out", str(out)]) == 0
-        assert load_manifest(out).padding == padding
+        manifest = export(tmp_path / "checkpoint", out, "--precision", "fp32", "--padding", padding)
+        assert manifest.padding == padding
         operators[padding] = {node.op_type for node in onnx.load(out / "model.onnx").graph.node}
-        vectors[padding] = load_parity(out, load_manifest(out)).embeddings
+        vectors[padding] = load_parity(out, manifest).embeddings
     assert "NonZero" in operators["skipped"] - operators["computed"]
     np.testing.assert_allclose(vectors["skipped"], vectors["computed"], atol=1e-5)
 
 
 def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path) -> None:
     checkpoint, file = tmp_path / "checkpoint", tmp_path / "texts.txt"
-    save_student(checkpoint, recurrences=2)
+    save_student(checkpoint, recurrences=2, record={})
     texts = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "The train leaves at noon."]
     file.write_text("\n\n".join(texts), encoding="utf-8")
-    write_record(checkpoint)
-    base = ["--checkpoint", str(checkpoint), "--max-sts-drop", "20", "--out"]
-    assert main([*base, str(tmp_path / "none")]) == 0
-    assert main([*base, str(tmp_path / "file"), "--calibration", str(file)]) == 0
+    drop = ("--max-sts-drop", "20")
+    plain = export(checkpoint, tmp_path / "none", *drop)
+    of_file = export(checkpoint, tmp_path / "file", *drop, "--calibration", str(file))
     write_record(checkpoint, calibration_texts=texts)
-    assert main([*base, str(tmp_path / "record")]) == 0
-    manifests = {name: load_manifest(tmp_path / name) for name in ("none", "file", "record")}
-    assert {name: one.activations for name, one in manifests.items()} == {
-        "none": "dynamic",
-        "file": "static",
-        "record": "static",
-    }
-    assert manifests["file"].fingerprint == manifests["record"].fingerprint != manifests["none"].fingerprint
+    of_record = export(checkpoint, tmp_path / "record", *drop)
+    assert [one.activations for one in (plain, of_file, of_record)] == ["dynamic", "static", "static"]
+    assert of_file.fingerprint == of_record.fingerprint != plain.fingerprint
     assert "padded to a multiple of four" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
 
 
 def test_steps_are_dynamic_where_fixed_ones_fail_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_student(tmp_path / "checkpoint", layers=2, recurrences=2)
-    write_record(tmp_path / "checkpoint", calibration_texts=["."])  # nothing like the texts of the gate
-    base = ["--checkpoint", str(tmp_path / "checkpoint"), "--max-sts-drop", "20"]
-    assert main([*base, "--out", str(tmp_path / "out")]) == 0
-    assert load_manifest(tmp_path / "out").activations == "dynamic"
+    record = {"calibration_texts": ["."]}  # nothing like the texts of the gate
+    save_student(tmp_path / "checkpoint", layers=2, recurrences=2, record=record)
+    assert export(tmp_path / "checkpoint", tmp_path / "out", "--max-sts-drop", "20").activations == "dynamic"
     error = capsys.readouterr().err
     assert "with fixed steps int8 refused: mean cosine to fp32 is 0." in error
     assert "steps are found in each pass instead" in error
 
 
 @pytest.mark.parametrize(
-    "given", ["--calibration FILE", "--sts FILE", "--word-bits 4", "--min-cosine 0.9", "--max-sts-drop 1"]
+    ("options", "complaint"),
+    [
+        ("--precision fp32 --calibration {file}", "--calibration is for --precision int8"),
+        ("--precision fp32 --sts {file}", "--sts is for --precision int8"),
+        ("--precision fp32 --word-bits 4", "--word-bits is for --precision int8"),
+        ("--precision fp32 --min-cosine 0.9", "--min-cosine is for --precision int8"),
+        ("--precision fp32 --max-sts-drop 1", "--max-sts-drop is for --precision int8"),
+        ("--word-bits 4", "--word-bits 4: the table's width 16 is not a multiple of 32"),
+        ("--precision int8 --min-cosine 0.99999999", "int8 refused: mean cosine to fp32 is 0.9"),
+    ],
 )
-def test_what_fp32_would_ignore_is_refused(
-    student: Path, sts_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
+def test_what_is_refused_leaves_nothing_behind(
+    student: Path, sts_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, complaint: str
 ) -> None:
-    arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--precision", "fp32"]
-    option, value = given.replace("FILE", str(sts_file)).split()
-    assert main([*arguments, option, value]) == 2
-    assert f"{option} is for --precision int8" in capsys.readouterr().err
+    out = tmp_path / "models" / "student"
+    assert main(["--checkpoint", str(student), "--out", str(out), *options.format(file=sts_file).split()]) == 2
+    assert complaint in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,25 +132,6 @@ def test_a_calibration_file_without_text_is_refused(
     assert main(arguments) == 2
     assert "(--calibration)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_table_too_narrow_for_4_bits_is_refused(
-    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--word-bits", "4"]
-    assert main(arguments) == 2
-    assert "--word-bits 4: the table's width 16 is not a multiple of 32" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_refused_int8_leaves_nothing_behind(
-    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "models" / "student"
-    arguments = ["--checkpoint", str(student), "--out", str(out), "--precision", "int8", "--min-cosine", "0.99999999"]
-    assert main(arguments) == 2
-    assert "int8 refused: mean cosine to fp32 is 0.9" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_folder_is_refused_before_any_work(
@@ -180,9 +158,8 @@ def test_another_process_gives_the_same_fingerprint(student: Path, student_artif
 
 @pytest.mark.slow
 def test_the_same_checkpoint_gives_the_same_int8_fingerprint(minilm_artifact: Path, tmp_path: Path) -> None:
-    arguments = ["--checkpoint", str(MINILM), "--out", str(tmp_path / "again"), "--name", "x", "--languages", "en"]
-    assert main(arguments) == 0
-    assert load_manifest(tmp_path / "again").fingerprint == load_manifest(minilm_artifact).fingerprint
+    again = export(MINILM, tmp_path / "again", "--name", "x", "--languages", "en")
+    assert again.fingerprint == load_manifest(minilm_artifact).fingerprint
 
 
 def test_a_name_that_the_system_refuses_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

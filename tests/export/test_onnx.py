@@ -4,14 +4,14 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import AutoModel, BertConfig, DistilBertConfig, PretrainedConfig, RobertaConfig, XLMRobertaConfig
+from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
 
 from export.errors import Refused
-from export.graph import SentenceGraph, UnitLength, build_graph
+from export.graph import SentenceGraph, UnitLength
 from export.onnx import check_size, export_fp32
 from tests.export.checkpoints import SMALL_BODY, save_student
+from tests.export.sessions import fp32_graph
 
 BODIES = [
     BertConfig(**SMALL_BODY),
@@ -27,18 +27,14 @@ def run(path: Path, input_ids: np.ndarray, attention_mask: np.ndarray | None = N
     return session.run(["sentence_embedding"], {"input_ids": input_ids, "attention_mask": mask})[0]
 
 
-def fp32_of(checkpoint: Path, scratch: Path) -> Path:
-    return export_fp32(build_graph(SentenceTransformer(str(checkpoint), device="cpu", model_kwargs=EAGER)), scratch)
-
-
-EAGER = {"attn_implementation": "eager"}
-
-
-@pytest.mark.parametrize("config", BODIES, ids=lambda config: config.model_type)
-def test_the_file_computes_what_torch_computes_for_every_family(config: PretrainedConfig, tmp_path: Path) -> None:
+@pytest.fixture(params=BODIES, ids=lambda config: config.model_type)
+def graph(request: pytest.FixtureRequest) -> SentenceGraph:
     torch.manual_seed(0)
-    body = AutoModel.from_config(config, attn_implementation="eager")
-    graph = SentenceGraph(body, pooling="mean", tail=nn.Sequential(UnitLength())).eval()
+    body = AutoModel.from_config(request.param, attn_implementation="eager")
+    return SentenceGraph(body, pooling="mean", tail=nn.Sequential(UnitLength())).eval()
+
+
+def test_the_file_computes_what_torch_computes_for_every_family(graph: SentenceGraph, tmp_path: Path) -> None:
     path = export_fp32(graph, tmp_path)
     for batch, length in ((1, 1), (1, 60), (3, 7)):  # other shapes than the traced one
         input_ids = torch.randint(5, 100, (batch, length))
@@ -47,13 +43,10 @@ def test_the_file_computes_what_torch_computes_for_every_family(config: Pretrain
         np.testing.assert_allclose(run(path, input_ids.numpy()), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("config", BODIES, ids=lambda config: config.model_type)
-def test_padding_does_not_change_the_embedding(config: PretrainedConfig, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    body = AutoModel.from_config(config, attn_implementation="eager")
-    path = export_fp32(SentenceGraph(body, pooling="mean", tail=nn.Sequential(UnitLength())).eval(), tmp_path)
+def test_padding_does_not_change_the_embedding(graph: SentenceGraph, tmp_path: Path) -> None:
+    path = export_fp32(graph, tmp_path)
     alone = np.array([[7, 8, 9, 10]])
-    padded = np.array([[7, 8, 9, 10, *[config.pad_token_id] * 5]])
+    padded = np.array([[7, 8, 9, 10, *[graph.body.config.pad_token_id] * 5]])
     mask = np.array([[1] * 4 + [0] * 5])
     np.testing.assert_allclose(run(path, padded, mask), run(path, alone), atol=1e-5)
 
@@ -61,10 +54,9 @@ def test_padding_does_not_change_the_embedding(config: PretrainedConfig, tmp_pat
 def test_recurrences_cost_no_size(tmp_path: Path) -> None:
     sizes = {}
     for recurrences in (1, 3):
-        checkpoint, scratch = tmp_path / f"k{recurrences}", tmp_path / f"scratch{recurrences}"
-        scratch.mkdir()
-        save_student(checkpoint, layers=2, recurrences=recurrences)
-        sizes[recurrences] = fp32_of(checkpoint, scratch).stat().st_size
+        save_student(tmp_path / f"k{recurrences}", layers=2, recurrences=recurrences)
+        graph = fp32_graph(tmp_path / f"k{recurrences}", tmp_path / f"scratch{recurrences}")
+        sizes[recurrences] = graph.stat().st_size
     layer_bytes = 4 * 12 * 128 * 128  # one more copy of a single layer would weigh this much
     assert sizes[3] - sizes[1] < layer_bytes / 10
 

@@ -1,5 +1,4 @@
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from service.model.encoder import load_encoder
 from service.runtime import load_runtime
 from service.settings import Settings
 from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record
+from tests.export.test_card import names_of
 
 PROMPTS = {"query": "search this: ", "passage": "a paragraph of text: ", "clustering": "what is it about? "}
 TEXTS = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "The train leaves at noon."]
@@ -45,8 +45,7 @@ def unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def prompted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student that has prompts, one of them its default, and of which 16 of 24 dims are kept."""
     folder = tmp_path_factory.mktemp("prompted")
-    save_student(folder, layers=1, recurrences=2, dim=DIM)
-    write_record(folder)
+    save_student(folder, recurrences=2, dim=DIM, record={})
     return configure(folder, prompts=PROMPTS, default_prompt_name="clustering", truncate_dim=KEPT)
 
 
@@ -126,19 +125,6 @@ def test_a_text_that_is_cut_keeps_its_prompt(client: TestClient, oracle: Sentenc
     assert f"inputs has {tokens} tokens; the model reads 32" in refused.json()["error"]
 
 
-def test_queries_and_documents_have_their_own_prompts(client: TestClient, oracle: SentenceTransformer) -> None:
-    documents = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
-    assert client.put("/documents", json={"documents": documents}).status_code == 200
-    passages = unit(oracle.encode(TEXTS, prompt_name="passage"))
-    for options, query in (
-        ({}, oracle.encode_query(["guitar"])),
-        ({"prompt_name": "clustering"}, oracle.encode(["guitar"])),
-    ):
-        found = client.post("/search", json={"query": "guitar", "mode": "dense"} | options).json()["results"]
-        scores = {int(one["id"]): one["score"] for one in found}
-        np.testing.assert_allclose([scores[row] for row in range(3)], passages @ unit(query)[0], atol=1e-5)
-
-
 def test_info_names_the_prompts_and_dims(client: TestClient) -> None:
     info = client.get("/info").json()
     assert (info["prompts"]["passage"], info["default_prompt_name"]) == (PROMPTS["passage"], "clustering")
@@ -178,10 +164,7 @@ def test_the_cards_python_gives_the_vectors_of_encode(
 ) -> None:
     card = (artifact / "README.md").read_text(encoding="utf-8")
     assert '| passage | `` "a paragraph of text: " `` |' in card
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    monkeypatch.chdir(artifact)
-    names: dict[str, Any] = {}
-    exec(code, names)  # noqa: S102 - the card's own example
+    names = names_of(artifact, monkeypatch)
     np.testing.assert_allclose(names["embed"](TEXTS[0]), unit(oracle.encode(TEXTS[:1]))[0], atol=1e-5)
 
 

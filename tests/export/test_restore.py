@@ -12,9 +12,8 @@ from torch import nn
 from export.__main__ import main as export
 from export.restore.__main__ import main
 from service.model.artifact import load_manifest, load_parity
-from tests.export.checkpoints import MINILM, PARITY_TEXTS, save_student, write_record
+from tests.export.checkpoints import MINILM, PARITY_TEXTS, save_student
 from training.config.run import StudentConfig
-from training.models.sentence_encoder import SentenceEncoder
 from training.models.start import assistant_from_base, student_from_assistant
 
 DEFAULT = Path(__file__).parents[2] / "models" / "default"
@@ -40,8 +39,7 @@ def test_fp32_student_is_restored_with_unrolled_recurrences(student_artifact: Pa
 @pytest.mark.parametrize("word_bits", ["8", "4"])
 def test_int8_with_static_steps_is_restored_up_to_rounding(tmp_path: Path, word_bits: str) -> None:
     checkpoint, artifact, out = (tmp_path / name for name in ("checkpoint", "artifact", "out"))
-    save_student(checkpoint, layers=2, recurrences=2, width=32)
-    write_record(checkpoint, calibration_texts=TEXTS)
+    save_student(checkpoint, layers=2, recurrences=2, width=32, record={"calibration_texts": TEXTS})
     assert export(["--checkpoint", str(checkpoint), "--out", str(artifact), "--word-bits", word_bits]) == 0
     assert load_manifest(artifact).activations == "static"
     assert main([str(artifact), "--out", str(out)]) == 0
@@ -67,23 +65,21 @@ def test_training_continues_from_the_bundled_model(tmp_path: Path) -> None:
         assistant, StudentConfig(bottleneck_size=256, unit_layers=9, recurrences=1), frequency_V, seed=1
     )
     texts = load_parity(DEFAULT, load_manifest(DEFAULT)).texts
-    cosines = (encode(student.eval(), restored, texts) * vectors(DEFAULT)).sum(axis=1)
-    assert cosines.min() > 0.99
-
-
-def encode(student: SentenceEncoder, tokens: SentenceTransformer, texts: tuple[str, ...]) -> npt.NDArray[np.float64]:
-    """Unit vectors."""
+    batches = [restored.tokenizer([text], truncation=True, return_tensors="pt") for text in texts]
     with torch.no_grad():
-        batches = [tokens.tokenizer([text], truncation=True, return_tensors="pt") for text in texts]
-        found = [student(batch["input_ids"], batch["attention_mask"]) for batch in batches]
-    return torch.cat(found).double().numpy()
+        found = torch.cat([student.eval()(batch["input_ids"], batch["attention_mask"]) for batch in batches])
+    assert (found.double().numpy() * vectors(DEFAULT)).sum(axis=1).min() > 0.99
 
 
-def test_int8_with_dynamic_steps_is_refused(
-    minilm_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("artifact", "reason"),
+    [("minilm_artifact", "its int8 steps are dynamic"), ("tiny_model", "padding computed")],
+)
+def test_an_artifact_of_other_settings_is_refused(
+    artifact: str, reason: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(minilm_artifact), "--out", str(tmp_path / "out")]) == 2
-    assert "its int8 steps are dynamic; restore supports only" in capsys.readouterr().err
+    assert main([str(request.getfixturevalue(artifact)), "--out", str(tmp_path / "out")]) == 2
+    assert f"{reason}; restore supports only" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -99,16 +95,17 @@ def test_a_damaged_artifact_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+def linear(width: int, dim: int, activation: nn.Module | None = None, *, bias: bool = True) -> Dense:
+    return Dense(width, dim, bias=bias, activation_function=activation or nn.Identity())
+
+
 @pytest.mark.parametrize(
     ("modules", "reason"),
     [
-        (
-            [Dense(384, 24, activation_function=nn.Identity()), Dense(24, 12, activation_function=nn.Identity())],
-            "several",
-        ),
-        ([Dense(384, 24, bias=False, activation_function=nn.Identity())], "restore supports only"),
-        ([Dense(384, 24)], "its activations are not one GELU a layer"),
-        ([Dense(384, 24, activation_function=nn.GELU())], "its activations are not one GELU a layer"),
+        ([linear(384, 24), linear(24, 12)], "several"),
+        ([linear(384, 24, bias=False)], "restore supports only"),
+        ([linear(384, 24, nn.Tanh())], "its activations are not one GELU a layer"),
+        ([linear(384, 24, nn.GELU())], "its activations are not one GELU a layer"),
     ],
     ids=["two heads", "a head without bias", "a head with tanh", "a head with GELU"],
 )
@@ -123,13 +120,6 @@ def test_a_graph_that_it_cannot_read_is_refused(
     assert main([str(artifact), "--out", str(tmp_path / "out")]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_an_artifact_that_computes_padding_is_refused(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tiny_model), "--out", str(tmp_path / "out")]) == 2
-    assert "padding computed; restore supports only" in capsys.readouterr().err
 
 
 def test_an_existing_folder_is_refused(

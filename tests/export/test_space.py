@@ -11,15 +11,10 @@ from service.model.artifact import load_manifest, verify_files
 from service.model.encoder import load_encoder
 from tests.artifacts import DIM, build_artifact
 from tests.export.checkpoints import save_student
-from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
+from tests.training.alignment.files import PAIRS as ALL_PAIRS
 from training.models.teacher import load_teacher, teacher_identity
 
-PAIRS = [
-    (f"{subject[0]} {verb[0]} {thing[0]}.", f"{subject[1]} {verb[1]} {thing[1]}.")
-    for subject in SUBJECTS[:5]
-    for verb in VERBS[:4]
-    for thing in OBJECTS[:4]
-]
+PAIRS = ALL_PAIRS[:80]
 
 
 @pytest.fixture(scope="module")

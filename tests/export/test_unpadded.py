@@ -11,14 +11,11 @@ from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PretrainedConfig, RobertaConfig, XLMRobertaConfig
 
 from export.graph import build_graph
-from export.onnx import export_fp32
-from export.quantization.quantize import quantise
 from export.unpadded import unpadded
 from tests.export.checkpoints import HIDDEN_SIZE, SMALL_BODY, save_student
 from tests.export.sessions import session_of
 
 BODIES = [BertConfig(**SMALL_BODY), RobertaConfig(**SMALL_BODY), XLMRobertaConfig(**SMALL_BODY, pad_token_id=1)]
-CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for number in range(40)]
 
 
 def body_of(config: PretrainedConfig) -> torch.nn.Module:
@@ -53,14 +50,8 @@ def test_an_unsupported_body_keeps_its_padding(config: PretrainedConfig) -> None
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSession:
-    """A two-layer unit applied twice, in int8 with static steps."""
-    folder = tmp_path_factory.mktemp("unpadded")
-    save_student(folder / "checkpoint", layers=2, recurrences=2)
-    eager = {"attn_implementation": "eager"}
-    model = SentenceTransformer(str(folder / "checkpoint"), device="cpu", model_kwargs=eager)
-    quantise(export_fp32(build_graph(model), folder), folder / "int8.onnx", calibration=CALIBRATION)
-    return session_of(folder / "int8.onnx")
+def session(static_graphs: dict[str, Path]) -> onnxruntime.InferenceSession:
+    return session_of(static_graphs["int8"])
 
 
 def embed(session: onnxruntime.InferenceSession, rows: list[list[int]], places: int) -> np.ndarray:

@@ -82,7 +82,7 @@ def test_what_cannot_be_scored_is_one_sentence(
         (["models/default", "--baseline", "models/default", "--rerank-k", "0"], "--rerank-k is 0; it must be at least"),
         (["models/default", "--rerank-weight", "2"], "--rerank-weight: 2 is neither a number in [0, 1] nor the word"),
         (["models/default", "--rerank-weight", "all"], "--rerank-weight: all is neither a number in [0, 1] nor the w"),
-        (["models/default", "--sets", "glue"], "argument --sets: glue is not one of sts, "),
+        (["models/default", "--sets", "glue"], "glue is not one of sts, paraphrase, bitext, mining, retrieval, search"),
         (["models/default", "--marktown"], "--marktown is no option of `crosslet evaluate`; did you mean --markdown?"),
     ],
 )
@@ -129,11 +129,3 @@ def test_a_malformed_line_ends_the_command_with_its_place(
     (Path(data) / "stsb/test/en-de.tsv").write_text("5\tone\ttwo\n4\tone\n")
     assert main([artifact, "--data", data, "--sets", "sts"]) == 2
     assert "en-de.tsv line 2 has 2 columns; the layout is score<TAB>sentence1<TAB>sentence2" in capsys.readouterr().err
-
-
-def test_an_unknown_kind_is_refused_with_the_known_ones(
-    artifact: str, data: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([artifact, "--data", data, "--sets", "sts,glue"])
-    assert "glue is not one of sts, paraphrase, bitext, mining, retrieval, search" in capsys.readouterr().err

@@ -45,10 +45,14 @@ def write(folder: Path, documents: list[dict[str, object]], queries: list[dict[s
     return folder
 
 
-def test_ranks_thresholds_and_hubs_of_a_hand_counted_set(tmp_path: Path) -> None:
-    found = read_search(write(tmp_path / "search", DOCUMENTS, QUERIES))
+def search_set(folder: Path, documents: list[dict[str, object]], queries: list[dict[str, object]]) -> SearchSet:
+    found = read_search(write(folder / "search", documents, queries))
     assert found is not None
-    scores = evaluate_search(encode, encode, found)
+    return found
+
+
+def test_ranks_thresholds_and_hubs_of_a_hand_counted_set(tmp_path: Path) -> None:
+    scores = evaluate_search(encode, encode, search_set(tmp_path, DOCUMENTS, QUERIES))
     assert scores["_top1"] == {"de": 50.0, "ja": 100.0, "all": 66.7}  # Lieferung finds Rückgabe
     assert scores["_top3"] == {"de": 100.0, "ja": 100.0, "all": 100.0}
     assert scores["_mrr"] == {"de": 75.0, "ja": 100.0, "all": 83.3}
@@ -70,23 +74,14 @@ def test_keywords_and_hybrid_are_scored_beside_vectors(tmp_path: Path) -> None:
         {"id": name, "language": "en", "kind": "noun", "split": "test", "text": code.replace("-", ""), "document": name}
         for name, code in CODES.items()
     ]
-    found = read_search(write(tmp_path / "search", documents, queries))
-    assert found is not None
-    scores = evaluate_search(first_axis, second_axis, found)
+    axes = (lambda texts, axis=axis: np.tile(np.float32(axis), (len(texts), 1)) for axis in ([1, 0], [0, 1]))
+    scores = evaluate_search(*axes, search_set(tmp_path, documents, queries))
     assert [scores[f"_top1{part}"]["all"] for part in ("", "_keywords", "_hybrid")] == [0, 100, 100]
     assert scores["_hybrid_gain"] == scores["_hybrid_gain_low"] == {"noun": 100, "all": 100}
     assert service_scores(["wk1702", "ketle"], [row["text"] for row in documents]).tolist()[1] == [0, 0, 0]
 
 
 CODES = {"a": "WK-1702", "b": "WK-1703", "c": "TN-220"}
-
-
-def first_axis(texts: list[str]) -> np.ndarray:
-    return np.tile(np.float32([1, 0]), (len(texts), 1))
-
-
-def second_axis(texts: list[str]) -> np.ndarray:
-    return np.tile(np.float32([0, 1]), (len(texts), 1))
 
 
 def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:

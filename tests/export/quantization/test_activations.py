@@ -4,29 +4,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from sentence_transformers import SentenceTransformer
 
-from export.graph import build_graph
-from export.onnx import export_fp32
 from export.quantization.activations import Seen, observe, quantise_columns, quantise_matrices
-from export.quantization.quantize import quantise
-from tests.export.checkpoints import save_student
-from tests.export.sessions import session_of
+from tests.export.sessions import CALIBRATION, session_of
 
 WIDTH = 64
-CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for number in range(40)]
-
-
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A two-layer unit applied twice: in fp32, and in int8 with static steps."""
-    folder = tmp_path_factory.mktemp("static")
-    save_student(folder / "checkpoint", layers=2, recurrences=2)
-    eager = {"attn_implementation": "eager"}
-    model = SentenceTransformer(str(folder / "checkpoint"), device="cpu", model_kwargs=eager)
-    fp32, int8 = export_fp32(build_graph(model), folder), folder / "int8.onnx"
-    quantise(fp32, int8, calibration=CALIBRATION)
-    return {"fp32": fp32, "int8": int8}
 
 
 def embed(path: Path, ids: np.ndarray) -> np.ndarray:
@@ -37,21 +19,21 @@ def embed(path: Path, ids: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("length", [2, 3, 7, 8, 15, 16, 17, 31, 32])
-def test_vector_is_the_same_bits_in_a_batch_of_its_length(graphs: dict[str, Path], length: int) -> None:
+def test_vector_is_the_same_bits_in_a_batch_of_its_length(static_graphs: dict[str, Path], length: int) -> None:
     ids = np.random.default_rng(length).integers(1000, 20_000, (9, length))
-    alone = np.concatenate([embed(graphs["int8"], row[None]) for row in ids])
+    alone = np.concatenate([embed(static_graphs["int8"], row[None]) for row in ids])
     for rows in range(2, 10):
-        np.testing.assert_array_equal(embed(graphs["int8"], ids[:rows]), alone[:rows])
+        np.testing.assert_array_equal(embed(static_graphs["int8"], ids[:rows]), alone[:rows])
 
 
-def test_it_stays_close_to_fp32(graphs: dict[str, Path]) -> None:
+def test_it_stays_close_to_fp32(static_graphs: dict[str, Path]) -> None:
     for ids in CALIBRATION[:10]:
-        left, right = (embed(path, np.array([ids])) for path in graphs.values())
+        left, right = (embed(path, np.array([ids])) for path in static_graphs.values())
         assert float((left * right).sum()) > 0.99
 
 
-def test_weight_products_are_int8_and_store_shared_matrices_once(graphs: dict[str, Path]) -> None:
-    fp32, int8 = (onnx.load(path).graph for path in graphs.values())
+def test_weight_products_are_int8_and_store_shared_matrices_once(static_graphs: dict[str, Path]) -> None:
+    fp32, int8 = (onnx.load(path).graph for path in static_graphs.values())
     matrices = {tensor.name for tensor in fp32.initializer if len(tensor.dims) == 2}
     products = [node for node in fp32.node if node.op_type == "MatMul" and node.input[1] in matrices]
     made = [node for node in int8.node if node.op_type == "MatMulIntegerToFloat"]

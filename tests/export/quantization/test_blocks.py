@@ -1,27 +1,18 @@
-from pathlib import Path
-
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from export.quantization.blocks import BLOCK_INPUTS, quantise_blocks, quantise_contractions
+from tests.export.sessions import session_of
 
 
 def two_layers(weight_up: np.ndarray, weight_down: np.ndarray) -> onnx.ModelProto:
     """y = x @ up @ down @ up @ down: a feed-forward pair applied twice."""
     names = ["up", "down", "up", "down"]
-    nodes = [
-        helper.make_node("MatMul", [f"h{step}", name], [f"h{step + 1}"], name=f"mm{step}")
-        for step, name in enumerate(names)
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "pair",
-        [helper.make_tensor_value_info("h0", TensorProto.FLOAT, ["L", weight_up.shape[0]])],
-        [helper.make_tensor_value_info("h4", TensorProto.FLOAT, ["L", weight_down.shape[1]])],
-        [numpy_helper.from_array(weight_up, "up"), numpy_helper.from_array(weight_down, "down")],
-    )
+    nodes = [helper.make_node("MatMul", [f"h{i}", name], [f"h{i + 1}"], f"mm{i}") for i, name in enumerate(names)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["L", len(weight_up)]) for name in ("h0", "h4")]
+    stored = [numpy_helper.from_array(weight_up, "up"), numpy_helper.from_array(weight_down, "down")]
+    graph = helper.make_graph(nodes, "pair", ends[:1], ends[1:], stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -39,25 +30,23 @@ def test_blocks_hold_the_matrix_to_half_a_step() -> None:
     assert (np.abs(restored - down) <= scales.max() * 0.5001).all()
 
 
-def test_result_stays_close_and_stores_a_shared_matrix_once(tmp_path: Path) -> None:
+def test_result_stays_close_and_stores_a_shared_matrix_once() -> None:
     up, down = weights()
     model = two_layers(up, down)
     quantise_contractions(model)
     assert [node.op_type for node in model.graph.node] == ["MatMul", "MatMulNBits", "MatMul", "MatMulNBits"]
     assert sorted(tensor.name for tensor in model.graph.initializer) == ["down_block_scale", "down_blocks", "up"]
-    onnx.save(model, tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    session = session_of(model.SerializeToString())
     x = np.random.default_rng(1).standard_normal((5, 64)).astype(np.float32)
     expected = x @ up @ down @ up @ down
     (found,) = session.run(None, {"h0": x})
     assert np.abs(found - expected).max() < 0.02 * np.abs(expected).max()
 
 
-def test_a_row_does_not_depend_on_the_others(tmp_path: Path) -> None:
+def test_a_row_does_not_depend_on_the_others() -> None:
     model = two_layers(*weights())
     quantise_contractions(model)
-    onnx.save(model, tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    session = session_of(model.SerializeToString())
     x = np.random.default_rng(1).standard_normal((5, 64)).astype(np.float32)
     together = session.run(None, {"h0": x})[0]
     loud = np.concatenate([x[:1], x[1:] * 100])  # one scale for all rows would drown the first

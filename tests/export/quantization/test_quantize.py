@@ -4,16 +4,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from sentence_transformers import SentenceTransformer
 
-from export.graph import build_graph
-from export.onnx import export_fp32
 from export.quantization.quantize import copy_shared_weights, quantise
 from service.model import session
 from tests.export.checkpoints import save_student
-from tests.export.sessions import session_of
+from tests.export.sessions import fp32_graph, session_of
 
-EAGER = {"attn_implementation": "eager"}
 WIDTH, TIMES = 64, 4
 STEP, ZERO = np.float32(0.01), np.uint8(100)
 
@@ -25,9 +21,8 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     for recurrences in (1, 3):
         folder = tmp_path_factory.mktemp(f"k{recurrences}")
         save_student(folder / "checkpoint", layers=2, recurrences=recurrences)
-        model = SentenceTransformer(str(folder / "checkpoint"), device="cpu", model_kwargs=EAGER)
         paths[recurrences] = folder / "int8.onnx"
-        quantise(export_fp32(build_graph(model), folder), paths[recurrences])
+        quantise(fp32_graph(folder / "checkpoint", folder), paths[recurrences])
     return paths
 
 
@@ -58,23 +53,14 @@ def test_a_text_alone_gives_the_same_vector_to_the_bit(graphs: dict[int, Path]) 
 
 def recurrent(weight_KK: np.ndarray) -> onnx.ModelProto:
     """One matrix, full range, applied four times."""
-    tensors = {
-        "w": weight_KK,
-        "w_zeros": np.zeros(WIDTH, np.int8),
-        "w_scale": np.full(WIDTH, STEP),
-        "step": np.asarray(STEP),
-        "zero": np.asarray(ZERO),
-    }
+    tensors = {"w": weight_KK, "w_zeros": np.zeros(WIDTH, np.int8), "w_scale": np.full(WIDTH, STEP)}
+    tensors |= {"step": np.asarray(STEP), "zero": np.asarray(ZERO)}
     nodes = []
     for time in range(TIMES):
+        inputs = [f"codes{time}", "w", "step", "w_scale", "zero", "w_zeros"]
         nodes += [
-            helper.make_node("QuantizeLinear", [f"h{time}", "step", "zero"], [f"codes{time}"]),
-            helper.make_node(
-                "MatMulIntegerToFloat",
-                [f"codes{time}", "w", "step", "w_scale", "zero", "w_zeros"],
-                [f"h{time + 1}"],
-                domain="com.microsoft",
-            ),
+            helper.make_node("QuantizeLinear", [f"h{time}", "step", "zero"], inputs[:1]),
+            helper.make_node("MatMulIntegerToFloat", inputs, [f"h{time + 1}"], domain="com.microsoft"),
         ]
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("h0", f"h{TIMES}")]
     stored = [numpy_helper.from_array(one, name) for name, one in tensors.items()]
