@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import training.__main__ as command
-from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
+from tests.training.tiny import Rounds, tiny_corpus, tiny_sentence_encoder
 from training.config.run import CorpusConfig, RunConfig, SourceConfig, StageConfig
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import train
@@ -19,16 +19,6 @@ from training.stages.objectives import assistant_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 ROUNDS = 60
-
-
-class Rounds:
-    rounds = ROUNDS
-
-    def __len__(self) -> int:
-        return 40 * ROUNDS
-
-    def round(self, index: int) -> np.ndarray:
-        return np.random.default_rng(index).permutation(40)
 
 
 def train_tiny(folder: Path, *, checkpoint_minutes: float = 60.0) -> None:
@@ -42,7 +32,7 @@ def train_tiny(folder: Path, *, checkpoint_minutes: float = 60.0) -> None:
     model = tiny_sentence_encoder()
     train(
         assistant_objective(model, TeacherLabels(vectors, np.arange(40)), pairs),
-        BatchStream(Rounds(), pairs.pair_lengths, 8, seed=1, epoch_pairs=40),
+        BatchStream(Rounds(ROUNDS), pairs.pair_lengths, 8, seed=1, epoch_pairs=40),
         StageConfig(pairs=2),
         folder,
         name="assistant",

@@ -37,6 +37,14 @@ def tiny_sentence_encoder(**options: int) -> SentenceEncoder:
     return SentenceEncoder(tiny_encoder(**options), normalized=True).eval()
 
 
+def corpus_of(english: list[str], other: list[str], *languages: str) -> Corpus:
+    """Text i of English is pair i's source; the languages of the others take turns."""
+    pair = np.arange(len(english), dtype=np.int32)
+    language_code, source_code = (pair % len(languages)).astype(np.uint16), np.zeros(len(pair), dtype=np.uint16)
+    ends = pair, pair + len(pair)
+    return Corpus([*english, *other], len(pair), *ends, list(languages), ["news"], language_code, source_code)
+
+
 def tiny_corpus(pairs: int = 40, *, seed: int = 0) -> tuple[Corpus, TokenStore]:
     """`pairs` pairs of two languages with random token ids of 3 to 9 tokens; text i of English is pair i's source."""
     generator = np.random.default_rng(seed)
@@ -46,14 +54,18 @@ def tiny_corpus(pairs: int = 40, *, seed: int = 0) -> tuple[Corpus, TokenStore]:
         offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
         pad_id=0,
     )
-    corpus = Corpus(
-        texts=[f"text {index}" for index in range(2 * pairs)],
-        english_count=pairs,
-        english=np.arange(pairs, dtype=np.int32),
-        other=np.arange(pairs, 2 * pairs, dtype=np.int32),
-        languages=["de", "fr"],
-        sources=["news"],
-        language_code=np.arange(pairs, dtype=np.uint16) % 2,
-        source_code=np.zeros(pairs, dtype=np.uint16),
-    )
-    return corpus, tokens
+    texts = [f"text {index}" for index in range(2 * pairs)]
+    return corpus_of(texts[:pairs], texts[pairs:], "de", "fr"), tokens
+
+
+class Rounds:
+    """A plan of several rounds, each all 40 pairs in its own order."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def __len__(self) -> int:
+        return 40 * self.rounds
+
+    def round(self, index: int) -> np.ndarray:
+        return np.random.default_rng(index).permutation(40)

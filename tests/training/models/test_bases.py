@@ -1,6 +1,5 @@
 """Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
 
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,19 +7,18 @@ import pytest
 import torch
 import yaml
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
-from torch import nn
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from tests.parallel_text import write_data_folder
 from tests.training.models.bases import FAMILIES, save_family
 from training.__main__ import main
+from training.config.parsing import build
 from training.config.run import RunConfig
 from training.corpora.sources.readers import read_tsv_pairs
 from training.errors import ConfigError
 from training.models.encoder import mean_pool
-from training.config.parsing import build
-from training.pipeline.runner import fingerprints, run_steps
 from training.pipeline.run import Run
+from training.pipeline.runner import fingerprints, run_steps
 from training.pipeline.steps import steps_of
 
 
@@ -98,28 +96,11 @@ def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], 
     assert first == second
 
 
-def with_modules(body: Path, folder: Path, *modules: nn.Module) -> Path:
-    model = SentenceTransformer(modules=[Transformer(str(body), max_seq_length=64), *modules], device="cpu")
-    model.save(str(folder), create_model_card=False)
-    return folder
-
-
-def test_an_unshrunk_student_keeps_the_head_of_its_base(
-    families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
-) -> None:
-    head = Dense(32, 16, activation_function=nn.Identity())
-    base = with_modules(families["bert"], tmp_path / "base", Pooling(32, "mean"), head, Normalize())
-    actual = finish(unshrunk(base, "kept"), data, tmp_path / "out").encode(texts[:9], convert_to_tensor=True)
-    expected = SentenceTransformer(str(base), device="cpu").encode(texts[:9], convert_to_tensor=True)
-    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
-
-
-def test_base_of_another_pooling_needs_stage_1(
-    families: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
-    base = with_modules(families["bert"], tmp_path / "base", Pooling(32, "cls"))
+def test_base_of_another_pooling_needs_stage_1(families: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    modules = [Transformer(str(families["bert"]), max_seq_length=64), Pooling(32, "cls")]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "base"), create_model_card=False)
     with pytest.raises(ConfigError, match="has cls pooling, which would be lost; add assistant to stages"):
-        finish(unshrunk(base, "kept"), data, tmp_path / "out")
+        finish(unshrunk(tmp_path / "base", "kept"), data, tmp_path / "out")
 
 
 def test_pruned_vocabulary_drops_invisible_characters(

@@ -3,19 +3,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedTokenizerBase
 
-from service.settings import Settings
 from tests.training.models.bases import FAMILIES, save_family
-from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
+from tests.training.reranking.small import TEXTS, a_ranking_set
 from training.errors import ConfigError, EvaluationError
-from export.evaluation.__main__ import evaluate_parser
 from training.evaluation.vectors import unit_rows
+from training.models.cross_encoder import CrossEncoder, load_base, segment_ids
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder, save_cross_encoder
-from training.models.cross_encoder import load_base, segment_ids
-from training.losses import margin_mse, relevance
 from training.reranking.pair_tokens import PairTokenizer
-from training.reranking.ranking import RankingSet, Scorer, score_ranking
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+
+Base = tuple[CrossEncoder, PreTrainedTokenizerBase]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    return load_base(str(save_family("bert", tmp_path_factory.mktemp("bert"), TEXTS)), attention="eager")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -34,16 +38,8 @@ def test_any_family_scores_pairs_and_comes_back_the_same(family: str, tmp_path: 
     )
 
 
-def test_the_student_with_recurrence_and_bottleneck_is_a_base(tmp_path: Path) -> None:
-    model, tokenizer = load_base(str(student_base(tmp_path / "student")), attention="eager")
-    assert model.encoder.config.recurrences == 2
-    assert model.encoder.config.bottleneck_size == 8
-    scores = CrossEncoderScorer(model, tokenizer, max_length=32).scores(TEXTS[:3], TEXTS[3:6])
-    assert len(set(scores.tolist())) == 3
-
-
-def test_scores_do_not_depend_on_company(tmp_path: Path) -> None:
-    model, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_scores_do_not_depend_on_company(bert: Base) -> None:
+    model, tokenizer = bert
     scorer = CrossEncoderScorer(model, tokenizer, max_length=64)
     together = scorer.scores(TEXTS[:6], [text * (index + 1) for index, text in enumerate(TEXTS[6:12])])
     alone = [scorer.scores([TEXTS[i]], [TEXTS[6 + i] * (i + 1)])[0] for i in range(6)]
@@ -57,16 +53,16 @@ def test_segments_follow_the_first_separator() -> None:
     assert segment_ids(ids_BL, mask_BL, sep_id=3).tolist() == expected
 
 
-def test_segments_are_those_of_berts_own_tokenizer(tmp_path: Path) -> None:
-    _, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_segments_are_those_of_berts_own_tokenizer(bert: Base) -> None:
+    _, tokenizer = bert
     theirs = tokenizer(TEXTS[:5], TEXTS[5:10], padding=True, return_tensors="pt")
     ids_BL, mask_BL = PairTokenizer(tokenizer, max_length=64).batch(TEXTS[:5], TEXTS[5:10])
     assert torch.equal(ids_BL, theirs["input_ids"])
     assert torch.equal(segment_ids(ids_BL, mask_BL, sep_id=tokenizer.sep_token_id), theirs["token_type_ids"])
 
 
-def test_only_the_passage_is_cut(tmp_path: Path) -> None:
-    _, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_only_the_passage_is_cut(bert: Base) -> None:
+    _, tokenizer = bert
     pairs = PairTokenizer(tokenizer, max_length=24)
     query = TEXTS[0]
     whole = tokenizer(query, add_special_tokens=False)["input_ids"]
@@ -79,8 +75,8 @@ def test_only_the_passage_is_cut(tmp_path: Path) -> None:
     assert pairs.store([""], [""]).ids.tolist() == [2, 3, 3]
 
 
-def test_a_length_without_room_is_refused(tmp_path: Path) -> None:
-    _, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_a_length_without_room_is_refused(bert: Base) -> None:
+    _, tokenizer = bert
     with pytest.raises(ConfigError, match="max_length is 8; a pair needs at least 16"):
         PairTokenizer(tokenizer, max_length=8)
 
@@ -89,14 +85,6 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     (tmp_path / "reranker.json").write_text("{}")
     with pytest.raises(EvaluationError, match="is no whole cross-encoder"):
         load_cross_encoder(tmp_path)
-
-
-def test_losses_of_hand_computed_cases() -> None:
-    logits, labels = torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.0])
-    by_hand = -(np.log(0.5) + np.log(1 - 1 / (1 + np.exp(-2)))) / 2
-    assert relevance(logits, labels).item() == pytest.approx(by_hand)
-    margins = margin_mse(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]))
-    assert margins.item() == pytest.approx((1 + 4) / 2)
 
 
 def test_baselines_score_each_querys_own_candidates() -> None:

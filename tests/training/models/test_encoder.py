@@ -1,5 +1,6 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -14,8 +15,9 @@ from transformers import (
     XLMRobertaConfig,
 )
 
+from export.quantization.tables import quantise_table_blocks
 from tests.training.tiny import tiny_encoder
-from training.system.device import check_compiler
+from training.config.run import BLOCK_SIZE
 from training.errors import ConfigError
 from training.models.encoder import (
     CrossletConfig,
@@ -24,9 +26,12 @@ from training.models.encoder import (
     copy_body,
     mean_pool,
     parameter_counts,
+    rounded,
     shape_of,
+    train_with_rounded_words,
 )
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.system.device import check_compiler
 
 SIZES = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
 FAMILIES = [
@@ -85,20 +90,12 @@ def test_bottleneck_has_vb_plus_bh_word_parameters() -> None:
     assert full.words - narrow.words == 60 * 16 - (60 * 4 + 4 * 16)
 
 
-def test_copy_body_takes_the_first_layers() -> None:
+@pytest.mark.parametrize(("named", "taken"), [([], [0, 1]), ([[1, 3]], [1, 3])])
+def test_copy_body_takes_the_first_layers_or_those_named(named: list[list[int]], taken: list[int]) -> None:
     source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, recurrences=2, bottleneck_size=4, seed=2)
-    copy_body(source, target)
+    copy_body(source, target, *named)
     copied, original = target.state_dict(), source.state_dict()
-    layers = [name for name in copied if ".layer." in name]
-    assert layers
-    assert all(torch.equal(copied[name], original[name]) for name in layers)
-
-
-def test_copy_body_takes_the_layers_that_are_named() -> None:
-    source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, seed=2)
-    copy_body(source, target, [1, 3])
-    copied, original = target.state_dict(), source.state_dict()
-    for new, old in ((0, 1), (1, 3)):
+    for new, old in enumerate(taken):
         names = [name for name in copied if f".layer.{new}." in name]
         assert names
         assert all(torch.equal(copied[name], original[name.replace(f".{new}.", f".{old}.", 1)]) for name in names)
@@ -112,16 +109,6 @@ def test_copy_body_refuses_a_source_with_too_few_layers() -> None:
 def test_mean_pool_leaves_padding_out() -> None:
     hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
     assert mean_pool(hidden, torch.tensor([[1, 1, 0]])).tolist() == [[2.0, 3.0]]
-
-
-def test_padding_does_not_change_the_embedding() -> None:
-    model = SentenceEncoder(tiny_encoder(recurrences=2, bottleneck_size=4), normalized=True).eval()
-    ids = torch.tensor([[2, 7, 8, 3]])
-    padded = torch.cat([ids, torch.zeros(1, 6, dtype=torch.int64)], dim=1)
-    with torch.no_grad():
-        alone = model(ids, torch.ones_like(ids))
-        with_padding = model(padded, (padded > 0).long())
-    torch.testing.assert_close(alone, with_padding, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("head_size", [None, 12])
@@ -171,3 +158,40 @@ def test_compiled_layers_give_same_vectors_and_gradients() -> None:
             output.square().sum().backward()
     for (name, expected), actual in zip(eager.named_parameters(), compiled.parameters(), strict=True):
         torch.testing.assert_close(actual.grad, expected.grad, atol=1e-4, rtol=1e-4, msg=name)
+
+
+def rows(count: int, width: int) -> torch.Tensor:
+    return torch.randn((count, width), generator=torch.Generator().manual_seed(1)) * 0.05
+
+
+def test_rows_are_rounded_as_the_export_rounds_them() -> None:
+    table_VB = rows(200, 96)
+    table_VB[0], table_VB[1], table_VB[2] = 0, table_VB[1].abs(), -table_VB[2].abs()
+    blocks = quantise_table_blocks(table_VB.numpy())
+    zero_VB, scale_VB = (np.repeat(part.astype(np.float32), BLOCK_SIZE, axis=1) for part in blocks[1:])
+    np.testing.assert_array_equal(rounded(table_VB).numpy(), (blocks.code_VB - zero_VB) * scale_VB)
+
+
+def test_a_row_of_any_shape_is_rounded_alone() -> None:
+    table_VB = rows(12, 64)
+    torch.testing.assert_close(rounded(table_VB.view(3, 4, 64)), rounded(table_VB).view(3, 4, 64), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bottleneck_size", [None, 32])
+def test_body_sees_rounded_words_and_table_gets_gradient(bottleneck_size: int | None) -> None:
+    encoder = tiny_encoder(bottleneck_size=bottleneck_size, hidden_size=64)
+    words = encoder.get_input_embeddings()
+    table = getattr(words, "table", words)
+    before_VB = table.weight.detach().clone()
+    train_with_rounded_words(encoder)
+    ids_BL = torch.tensor([[5, 6, 7]])
+    row_BLB = table(ids_BL)
+    torch.testing.assert_close(row_BLB, rounded(before_VB[ids_BL]))
+    (row_BLB * 3).sum().backward()
+    assert table.weight.grad[5:8].eq(3).all()  # as of a table that is not rounded
+    assert torch.equal(table.weight, before_VB)
+
+
+def test_a_width_without_whole_blocks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="multiple of 32, not 16"):
+        train_with_rounded_words(tiny_encoder())

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.system.arrays import map_array
 from training.models.labels import LabelSpace, linear_fit
+from training.system.arrays import map_array
 
 GENERATOR = np.random.default_rng(0)
 

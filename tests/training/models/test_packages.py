@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from training.errors import LoadError
-from training.models.packages import packaged_folder
-from training.models.packages import MAGIC, unpack
+from training.models.packages import MAGIC, packaged_folder, unpack
 from training.models.teacher import is_normalized, load_teacher, teacher_identity
 
 E5 = "intfloat/multilingual-e5-small"

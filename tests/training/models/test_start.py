@@ -1,95 +1,39 @@
-"""The closed-form starting points: lexical regression and weighted SVD, against dense linear algebra."""
+"""Starting points: the weighted SVD of a word table, and the assistant of a base."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
-from transformers import PreTrainedTokenizerFast
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
+from torch import nn
+from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedTokenizerFast, RobertaConfig, T5Config
 
-from tests.training.tiny import VOCAB_SIZE, tiny_corpus
-from training.models.lexical import bag_matrix, prior_embeddings, solve_ridge
-from training.models.start import weighted_svd
-
-
-def test_a_bag_averages_the_tokens_between_the_specials() -> None:
-    _, tokens = tiny_corpus(2)
-    dense = bag_matrix(tokens, np.array([1, 3], dtype=np.int32), VOCAB_SIZE).to_dense()
-    for row, text in zip(dense, (1, 3), strict=True):
-        inner = tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1]
-        expected = torch.bincount(torch.from_numpy(inner.astype(np.int64)), minlength=VOCAB_SIZE) / len(inner)
-        torch.testing.assert_close(row, expected.float())
-
-
-def test_the_ridge_solution_is_that_of_the_normal_equations() -> None:
-    generator = torch.Generator().manual_seed(0)
-    _, tokens = tiny_corpus(60)
-    bags = bag_matrix(tokens, np.arange(120, dtype=np.int32), VOCAB_SIZE)
-    target, prior = torch.randn(120, 5, generator=generator), torch.randn(VOCAB_SIZE, 5, generator=generator)
-    solved = solve_ridge(bags, target, prior, ridge=0.5, iterations=200)
-    dense = bags.to_dense().double()
-    penalty = 0.5 * bags.values().double().square().mean()
-    left = dense.T @ dense + penalty * torch.eye(VOCAB_SIZE, dtype=torch.float64)
-    expected = torch.linalg.solve(left, dense.T @ target.double() + penalty * prior.double())
-    torch.testing.assert_close(solved.double(), expected, atol=1e-4, rtol=1e-3)
-
-
-def test_a_token_that_no_sentence_holds_stays_at_its_prior() -> None:
-    _, tokens = tiny_corpus(10)
-    bags = bag_matrix(tokens, np.arange(20, dtype=np.int32), VOCAB_SIZE)
-    prior = torch.randn(VOCAB_SIZE, 4)
-    solved = solve_ridge(bags, torch.randn(20, 4), prior, ridge=1.0, iterations=30)
-    unseen = bags.to_dense().sum(dim=0) == 0
-    assert unseen.any()
-    torch.testing.assert_close(solved[unseen], prior[unseen])
-
-
-def test_prior_embeddings_reuse_what_the_teacher_knows(small_tokenizer) -> None:
-    table = torch.arange(len(small_tokenizer) * 2, dtype=torch.float32).reshape(-1, 2)
-    ids = small_tokenizer.get_vocab()
-    vocabulary = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "▁guitar": 5, "▁": 6}
-    prior = prior_embeddings(vocabulary, small_tokenizer, table)
-    assert prior[2].tolist() == table[ids["[CLS]"]].tolist()
-    parts = small_tokenizer.encode("guitar", add_special_tokens=False)
-    torch.testing.assert_close(prior[5], table[parts].mean(dim=0))
-    torch.testing.assert_close(prior[6], table.mean(dim=0))  # a bare mark says nothing
-
-
-def test_inner_piece_is_a_continuation_unless_han() -> None:
-    pieces = {"[UNK]": 0, "中": 1, "##中": 2, "s": 3, "##s": 4, ".": 5, "##.": 6}
-    wordpiece = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
-    wordpiece.pre_tokenizer = BertPreTokenizer()
-    teacher = PreTrainedTokenizerFast(tokenizer_object=wordpiece, unk_token="[UNK]")
-    table = torch.eye(len(pieces))
-    prior = prior_embeddings({"中": 0, "s": 1, "▁s": 2, "▁.": 3}, teacher, table)
-    assert prior.argmax(dim=1).tolist() == [1, 4, 3, 5]
-
-
-def test_word_is_read_with_the_space_before_it() -> None:
-    pieces = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "Ġab": 6, "ł": 7, "Å": 8, "Ĥ": 9, "ÅĤ": 10}
-    bpe = Tokenizer(BPE(pieces, [("Ġ", "a"), ("a", "b"), ("Ġa", "b"), ("Å", "Ĥ")], unk_token="<unk>"))
-    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    teacher = PreTrainedTokenizerFast(tokenizer_object=bpe, unk_token="<unk>")
-    prior = prior_embeddings({"▁ab": 0, "ab": 1, "▁a": 2, "ł": 3}, teacher, torch.eye(len(pieces)))
-    assert prior.argmax(dim=1).tolist() == [6, 3, 5, 10]  # the piece `ł` is a byte of other letters
-
-
-def weighted_error(
-    embeddings: torch.Tensor, table: torch.Tensor, projection: torch.Tensor, weights: torch.Tensor
-) -> float:
-    residual = embeddings - table @ projection.T
-    return float((weights.unsqueeze(1) * residual.square()).sum())
+from training.config.parsing import build
+from training.config.run import RunConfig, StudentConfig
+from training.errors import ConfigError
+from training.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
+from training.models.start import (
+    assistant_from_base,
+    check_left_out,
+    check_shrinkable,
+    student_from_assistant,
+    weighted_svd,
+)
 
 
 def test_the_svd_start_reaches_the_best_possible_error() -> None:
     embeddings = torch.randn(50, 12, generator=torch.Generator().manual_seed(0))
     frequency = torch.randint(0, 100, (50,), generator=torch.Generator().manual_seed(1))
     table, projection = weighted_svd(embeddings, frequency, 5)
-    weights = frequency + 1.0
-    singular = torch.linalg.svdvals(weights.sqrt().unsqueeze(1) * embeddings)  # Eckart-Young: the tail is the optimum
-    best = float(singular[5:].square().sum())
-    assert weighted_error(embeddings, table, projection, weights) == pytest.approx(best, rel=1e-4)
+    weights = (frequency + 1.0).unsqueeze(1)
+    singular = torch.linalg.svdvals(weights.sqrt() * embeddings)  # Eckart-Young: the tail is the optimum
+    error = (weights * (embeddings - table @ projection.T).square()).sum()
+    torch.testing.assert_close(error, singular[5:].square().sum(), rtol=1e-4, atol=0)
 
 
 def test_frequent_tokens_are_kept_more_exactly() -> None:
@@ -104,3 +48,173 @@ def test_the_full_rank_start_loses_nothing() -> None:
     embeddings = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
     table, projection = weighted_svd(embeddings, torch.ones(30), 8)
     torch.testing.assert_close(table @ projection.T, embeddings, atol=1e-5, rtol=1e-4)
+
+
+STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+ROUNDED = {"pairs": 10, "round_words": True}
+MINIMAL = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
+SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+BERT = BertConfig(vocab_size=60, **SIZES)
+ROBERTA = RobertaConfig(vocab_size=60, max_position_embeddings=40, **SIZES)  # its padding id is 1
+
+
+def model_of(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerFast, folder: Path, *, modules: Sequence[nn.Module]
+) -> SentenceTransformer:
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return SentenceTransformer(modules=[Transformer(str(folder)), *modules], device="cpu")
+
+
+def teacher(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerFast, folder: Path, *, dim: int
+) -> SentenceTransformer:
+    head = [] if dim == 16 else [Dense(16, dim)]
+    return model_of(config, tokenizer, folder, modules=[Pooling(16, "mean"), *head, Normalize()])
+
+
+def linear(width: int, dim: int, *, bias: bool = True) -> Dense:
+    return Dense(width, dim, bias=bias, activation_function=nn.Identity())
+
+
+def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
+    words_VH = model[0].auto_model.get_input_embeddings().weight.detach()
+    assistant = assistant_from_base(model, words_VH, dim=12, normalized=True, pad_id=0, seed=1)
+    ids = torch.tensor([[2, 9, 3]])
+    assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
+
+
+def test_untrained_row_is_the_tokenizers_padding(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "minilm", dim=16)  # its body's padding is 0, as MiniLM's is
+    words_VH = model[0].auto_model.get_input_embeddings().weight
+    with torch.no_grad():
+        words_VH[0] = torch.randn(16)
+    assistant = assistant_from_base(model, dim=16, normalized=True, pad_id=1, seed=1)
+    assert torch.equal(assistant.encoder.get_input_embeddings().weight, words_VH)
+    ones_V = np.ones(60, dtype=np.int64)
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=8, bottleneck_start="random", unit_layers=2), ones_V, seed=1
+    )
+    ids_BL, mask_BL = torch.tensor([[0, 7, 8, 2], [0, 9, 2, 1]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    for encoder in (assistant.encoder, student.encoder):
+        encoder(ids_BL, mask_BL).last_hidden_state[..., 0].sum().backward()
+        words = encoder.get_input_embeddings()
+        gradient_V = getattr(words, "table", words).weight.grad.abs().sum(dim=1)
+        assert gradient_V[0] > 0
+        assert gradient_V[1] == 0
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dim", [12, 16])
+def test_a_base_keeps_its_linear_head(
+    dim: int, bias: bool, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    modules = [Pooling(16, "mean"), linear(16, dim, bias=bias), Normalize()]
+    base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
+    assistant = assistant_from_base(base, dim=dim, normalized=True, pad_id=0, seed=1)
+    save_sentence_encoder(assistant, small_tokenizer, tmp_path / "checkpoint", max_length=24)
+    texts = ["a man plays", "der hund"]
+    batch = small_tokenizer(texts, padding=True, return_tensors="pt")
+    for encoder in (assistant.eval(), load_sentence_encoder(tmp_path / "checkpoint").eval()):
+        with torch.no_grad():
+            actual = encoder(batch["input_ids"], batch["attention_mask"])
+        torch.testing.assert_close(actual, base.encode(texts, convert_to_tensor=True), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("modules", "left_out"),
+    [
+        ([Pooling(16, "cls"), Normalize()], "cls pooling"),
+        ([Pooling(16, "cls"), linear(16, 12)], "cls pooling, Dense (16 to 12, Identity)"),
+        ([Pooling(16, ("cls", "mean")), linear(32, 12)], "cls and mean pooling, Dense (32 to 12, Identity)"),
+        ([Pooling(16, "mean"), Dense(16, 12), Normalize()], "Dense (16 to 12, Tanh)"),
+        ([Pooling(16, "mean"), linear(16, 8)], "Dense (16 to 8, Identity)"),
+        ([Pooling(16, "mean"), Normalize(), linear(16, 12)], "Dense (16 to 12, Identity)"),
+        ([Pooling(16, "mean"), linear(16, 12), LayerNorm(12)], "LayerNorm"),
+    ],
+)
+def test_modules_beyond_a_head_need_stage_1(
+    modules: list[nn.Module],
+    left_out: str,
+    small_tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
+    with pytest.raises(ConfigError) as refused:
+        check_left_out(base, 12, ["bottleneck", "contrastive"])
+    assert f"the base encoder has {left_out}, which would be lost; add assistant to stages" in str(refused.value)
+    with caplog.at_level(logging.INFO, logger="training.models.start"):
+        check_left_out(base, 12, ["assistant", "contrastive"])
+    assert caplog.messages == [f"start: left out of the base encoder: {left_out}"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "left_out"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "passage: "}}, "prompts (query, passage)"),
+        ({"prompts": {"sts": "compare: "}, "default_prompt_name": "sts"}, "prompts (sts)"),
+        ({"truncate_dim": 8}, "truncate_dim 8"),
+    ],
+)
+def test_prompts_and_dims_of_a_base_need_stage_1(
+    settings: dict[str, Any], left_out: str, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    plain = model_of(BERT, small_tokenizer, tmp_path / "base", modules=[Pooling(16, "mean")])
+    base = SentenceTransformer(modules=list(plain), device="cpu", **settings)
+    check_left_out(base, 16, ["assistant", "contrastive"])
+    with pytest.raises(ConfigError) as refused:
+        check_left_out(base, 16, ["bottleneck", "contrastive"])
+    assert f"the base encoder has {left_out}, which would be lost" in str(refused.value)
+
+
+def test_nothing_is_left_out_of_a_folder_of_transformers(
+    small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    teacher(BERT, small_tokenizer, tmp_path / "plain", dim=12)
+    plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
+    with caplog.at_level(logging.INFO, logger="training.models.start"):
+        check_left_out(plain, 12, [])
+    assert not caplog.messages
+    head = assistant_from_base(plain, dim=12, normalized=True, pad_id=0, seed=1).head
+    assert head is not None
+    assert head.weight.shape == (12, 16)
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "complaint"),
+    [
+        (T5Config(), {}, "of type 't5'; known types: bert"),
+        (BERT, {"student": {"bottleneck_size": 4, "unit_layers": 3}}, "unit_layers is 3; the base encoder allows 2"),
+        (
+            BERT,
+            {"student": {"bottleneck_size": 17, "unit_layers": 2}},
+            "bottleneck_size is 17; the base encoder allows 16",
+        ),
+        (
+            ROBERTA,
+            {"student": {"bottleneck_size": 4, "unit_layers": 2}},
+            "max_length is 128; the base encoder allows 38",
+        ),
+        (
+            BERT,
+            {
+                "student": {"bottleneck_size": None, "unit_layers": 2},
+                "student_stage": {"pairs": 10, "round_words": True},
+            },
+            "round_words of stage student needs .* multiple of 32; without a bottleneck .* hidden size, 16",
+        ),
+        (
+            BERT,
+            {"student": {"bottleneck_size": 4, "unit_layers": 2}, "assistant": ROUNDED},
+            "round_words of stage assistant needs .* multiple of 32",
+        ),
+    ],
+)
+def test_student_that_the_base_cannot_give_is_refused(
+    body: PretrainedConfig, changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_shrinkable(body, build(RunConfig, {**MINIMAL, **changes}, where="test"))

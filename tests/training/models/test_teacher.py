@@ -1,18 +1,33 @@
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertTokenizerFast
 
-from training.models import teacher as teacher_module
-from training.models.teacher import EmbeddingStore
+from tests.training.hub import serve_model
+from tests.training.models.bases import SIZES, save_base
+from tests.vocabularies import wordpiece
 from training.errors import ConfigError
+from training.models import teacher as teacher_module
 from training.models.packages import packaged_folder
-from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
+from training.models.teacher import (
+    EmbeddingStore,
+    embed_missing,
+    is_normalized,
+    load_teacher,
+    teacher_identity,
+    windows,
+)
 
 
 def test_default_teacher_is_packaged_and_embeds_once(tmp_path: Path) -> None:
@@ -80,18 +95,14 @@ def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:
     assert len(seen) == 2
 
 
-def test_folder_identity_ignores_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_identity_ignores_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "weights").write_bytes(b"one")
     monkeypatch.chdir(tmp_path)
     assert len({teacher_identity(path) for path in ("base", "./base", str(tmp_path / "base"))}) == 1
 
 
-def test_packaged_identity_follows_the_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_packaged_identity_follows_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     installed = teacher_identity(name)
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
@@ -100,9 +111,7 @@ def test_packaged_identity_follows_the_files(
     assert installed.startswith(f"{name}#")
 
 
-def test_offline_hub_identity_is_last_downloaded_commit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_offline_hub_identity_is_last_downloaded_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Unreachable:
         def model_info(self, name: str, timeout: float) -> None:
             raise ConnectionError("no network")
@@ -117,3 +126,99 @@ def test_offline_hub_identity_is_last_downloaded_commit(
     teacher_module._hub_commit.cache_clear()
     assert teacher_identity("some/model") == "some/model@abc123"
     teacher_module._hub_commit.cache_clear()
+
+
+def vectors(count: int, *, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, 4)).astype(np.float32)
+
+
+def test_a_store_gives_back_what_it_was_given_after_reopening(tmp_path: Path) -> None:
+    EmbeddingStore(tmp_path, dim=4).append(["a", "b"], vectors(2))
+    store = EmbeddingStore(tmp_path, dim=4)
+    store.append(["c"], vectors(1, seed=1))
+    store = EmbeddingStore(tmp_path, dim=4)
+    assert store.rows(["c", "a", "missing"]).tolist() == [2, 0, -1]
+    np.testing.assert_array_equal(store.vectors(), np.concatenate([vectors(2), vectors(1, seed=1)]))
+    assert store.missing(["a", "x", "x", "c"]) == ["x"]
+
+
+@pytest.mark.parametrize(("name", "cut"), [("keys.bin", 5), ("keys.bin", 16), ("vectors.f32", 3), ("vectors.f32", 16)])
+def test_a_write_that_a_kill_cut_short_is_forgotten(tmp_path: Path, name: str, cut: int) -> None:
+    EmbeddingStore(tmp_path, dim=4).append(["a", "b", "c"], vectors(3))
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-cut])
+    store = EmbeddingStore(tmp_path, dim=4)
+    assert store.missing(["a", "b", "c"]) == ["c"]
+    store.append(["c"], vectors(1, seed=2))
+    np.testing.assert_array_equal(EmbeddingStore(tmp_path, dim=4).vectors()[2:], vectors(1, seed=2))
+
+
+@settings(max_examples=30)
+@given(sizes=st.lists(st.integers(1, 40), max_size=12))
+def test_rows_follow_the_order_of_writing_however_it_was_cut(sizes: list[int], tmp_path_factory) -> None:
+    store = EmbeddingStore(tmp_path_factory.mktemp("store"), dim=4)
+    texts = [f"text {index}" for index in range(sum(sizes))]  # the oracle: a plain list
+    start = 0
+    for size in sizes:
+        store.append(texts[start : start + size], vectors(size))
+        start += size
+    assert store.rows([*reversed(texts), "unknown"]).tolist() == [*reversed(range(len(texts))), -1]
+    assert store.missing(["unknown", *texts]) == ["unknown"]
+
+
+def test_an_empty_store_lacks_everything(tmp_path: Path) -> None:
+    store = EmbeddingStore(tmp_path, dim=4)
+    assert len(store) == 0
+    assert store.rows([]).tolist() == []
+    assert store.missing(["a"]) == ["a"]
+
+
+def test_lookup_takes_24_bytes_a_text(tmp_path: Path) -> None:
+    store = EmbeddingStore(tmp_path, dim=4)
+    for start in range(0, 3_000, 1_000):
+        store.append([str(number) for number in range(start, start + 1_000)], vectors(1_000))
+    assert sum(keys.nbytes + rows.nbytes for keys, rows in store._parts) == 24 * 3_000
+
+
+def test_windows_hold_every_text_once() -> None:
+    assert list(windows(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+LOAD = """
+import sys, torch
+from training.models.teacher import load_teacher
+model = load_teacher(sys.argv[1], device=torch.device("cpu"))
+print(model.encode(["der mann spielt"]).sum())
+"""
+
+
+def load_from_hub(folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Load a folder as `acme/tiny-bert` of a hub."""
+    with serve_model("acme/tiny-bert", folder) as endpoint:
+        environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
+        command = [sys.executable, "-c", LOAD, "acme/tiny-bert"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_base_is_downloaded_from_the_hub_by_name(tmp_path: Path) -> None:
+    tokenizer = wordpiece(["der mann spielt", "a man plays the guitar"])
+    folder = save_base(tmp_path / "base", BertConfig(**SIZES), tokenizer, BertTokenizerFast)
+    loaded = load_from_hub(folder, tmp_path / "cache")
+    assert loaded.returncode == 0, loaded.stderr
+    expected = SentenceTransformer(str(folder), device="cpu").encode(["der mann spielt"]).sum()
+    assert abs(float(loaded.stdout.split()[-1]) - expected) < 1e-4
+
+
+@pytest.mark.slow
+def test_code_that_a_file_on_the_hub_names_is_not_run(tmp_path: Path) -> None:
+    tokenizer = wordpiece(["der mann spielt"])
+    folder = save_base(tmp_path / "base", BertConfig(**SIZES), tokenizer, BertTokenizerFast)
+    router = {"idx": 0, "name": "0", "path": "0_Router", "type": "sentence_transformers.models.Router"}
+    (folder / "modules.json").write_text(json.dumps([router]))
+    (folder / "0_Router").mkdir()
+    # `this` is installed, and prints where it is imported: of a hub's model no file need be downloaded for that
+    (folder / "0_Router/router_config.json").write_text(json.dumps({"types": {"query_0": "this.Pool"}}))
+    loaded = load_from_hub(folder, tmp_path / "cache")
+    assert "0_Router/router_config.json names this.Pool, which is not a class of" in loaded.stderr
+    assert "Zen of Python" not in loaded.stdout

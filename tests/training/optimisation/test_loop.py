@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
+from tests.training.tiny import Rounds, tiny_corpus, tiny_sentence_encoder
 from training.config.run import BottleneckConfig, ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.errors import ConfigError, DivergedError
 from training.models.sentence_encoder import SentenceEncoder
 from training.models.start import student_from_assistant
-from training.optimisation.batches import BatchStream, FixedPlan
+from training.optimisation.batches import BatchStream
 from training.optimisation.loop import Objective, forget_lines_after, train
 from training.stages.objectives import (
     assistant_objective,
@@ -32,41 +32,36 @@ def teacher_labels() -> TeacherLabels:
     return TeacherLabels(vectors, np.arange(80))
 
 
-class Rounds:
-    """A plan of several rounds, each all 40 pairs in its own order."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def __len__(self) -> int:
-        return 40 * self.rounds
-
-    def round(self, index: int) -> np.ndarray:
-        return np.random.default_rng(index).permutation(40)
-
-
 def stage(**changes: object) -> StageConfig:
     values = {"pairs": 40, "batch_size": 8, "learning_rate": 3e-3, "embedding_learning_rate": 3e-3, **changes}
     return StageConfig(**values)  # type: ignore[arg-type]
-
-
-def stream(config: StageConfig, rounds: int) -> BatchStream:
-    return BatchStream(
-        Rounds(rounds),
-        PAIRS.pair_lengths,
-        config.batch_size,
-        seed=1,
-        epoch_pairs=40,
-        bucketed=config.bucketed,
-    )
 
 
 def run(
     objective: Objective, folder: Path, rounds: int = 1, *, minutes: float = 60.0, validate=None, **changes: object
 ) -> None:
     config = stage(**changes)
-    batches = stream(config, rounds)
+    batches = BatchStream(
+        Rounds(rounds), PAIRS.pair_lengths, config.batch_size, seed=1, epoch_pairs=40, bucketed=config.bucketed
+    )
+    folder.mkdir(exist_ok=True)
     train(objective, batches, config, folder, name="test", checkpoint_minutes=minutes, device=CPU, validate=validate)
+
+
+def stage_one(model: SentenceEncoder) -> Objective:
+    return assistant_objective(model, teacher_labels(), PAIRS)
+
+
+def student_of(
+    assistant: SentenceEncoder, *, bottleneck_size: int | None = 4, unit_layers: int = 2, recurrences: int = 1
+) -> SentenceEncoder:
+    shape = StudentConfig(bottleneck_size=bottleneck_size, unit_layers=unit_layers, recurrences=recurrences)
+    return student_from_assistant(assistant, shape, FREQUENCY, seed=0).eval()
+
+
+def assert_same_weights(actual: SentenceEncoder, expected: SentenceEncoder) -> None:
+    for (name, tensor), other in zip(expected.state_dict().items(), actual.state_dict().values(), strict=True):
+        assert torch.equal(tensor, other), name
 
 
 def state_of(model: SentenceEncoder) -> dict[str, torch.Tensor]:
@@ -78,8 +73,7 @@ def lines(folder: Path, name: str = "log.jsonl") -> list[dict[str, float]]:
 
 
 def test_the_assistant_overfits_a_few_pairs(tmp_path: Path) -> None:
-    assistant = tiny_sentence_encoder()
-    objective = assistant_objective(assistant, teacher_labels(), PAIRS)
+    objective = stage_one(tiny_sentence_encoder())
     first = sum(value.item() for value in objective.losses(np.arange(40)).values())
     run(objective, tmp_path, rounds=40)
     assert first == pytest.approx(4.0, abs=0.8)  # two unrelated unit vectors are 2 apart, for each of the two terms
@@ -112,41 +106,33 @@ def killed_at(objective: Objective, step: int) -> Objective:
     ],
 )
 def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path, settings: dict[str, object]) -> None:
-    folders = tmp_path / "whole", tmp_path / "killed"
-    for folder in folders:
-        folder.mkdir()
     whole, killed = tiny_sentence_encoder(), tiny_sentence_encoder()
-    run(assistant_objective(whole, teacher_labels(), PAIRS), folders[0], rounds=4, **settings)
-    stopping = killed_at(assistant_objective(killed, teacher_labels(), PAIRS), 13)  # in the third round of five batches
-    with pytest.raises(KilledError):
-        run(stopping, folders[1], rounds=4, minutes=0.0, **settings)
+    run(stage_one(whole), tmp_path / "whole", rounds=4, **settings)
+    with pytest.raises(KilledError):  # in the third round of five batches
+        run(killed_at(stage_one(killed), 13), tmp_path / "killed", rounds=4, minutes=0.0, **settings)
     resumed = tiny_sentence_encoder(seed=9)  # other weights: all must come from the checkpoint
-    run(assistant_objective(resumed, teacher_labels(), PAIRS), folders[1], rounds=4, **settings)
-    assert lines(folders[1])[-1]["pairs"] == 160
-    for (name, expected), actual in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
-        assert torch.equal(expected, actual), name
+    run(stage_one(resumed), tmp_path / "killed", rounds=4, **settings)
+    assert lines(tmp_path / "killed")[-1]["pairs"] == 160
+    assert_same_weights(resumed, whole)
 
 
 def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
     """Three cycles of 40 pairs; a run of fewer goes as far in the same way. The start is the end before the first."""
     ends = [state_of(tiny_sentence_encoder())]
-    for name in ("1", "2", "3", "averaged 2", "averaged 4"):
-        (tmp_path / name).mkdir()
     for cycles in (1, 2, 3):
         student = tiny_sentence_encoder()
-        run(assistant_objective(student, teacher_labels(), PAIRS), tmp_path / str(cycles), cycles, cycles=cycles)
+        run(stage_one(student), tmp_path / str(cycles), cycles, cycles=cycles)
         ends.append(state_of(student))
     for count in (2, 4):
         averaged = tiny_sentence_encoder()
-        objective = assistant_objective(averaged, teacher_labels(), PAIRS)
-        run(objective, tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
+        run(stage_one(averaged), tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
         for name, weights in averaged.state_dict().items():
             torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
 
 
 def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
     model, modes = tiny_sentence_encoder(), []
-    objective = assistant_objective(model, teacher_labels(), PAIRS)
+    objective = stage_one(model)
 
     def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
         modes.append(model.training)
@@ -159,7 +145,6 @@ def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
     rest = {"learning_rate": 0.0, "embedding_learning_rate": 0.0, "validate": validate, "validate_pairs": 8}
     found = {}
     for name, dropout in (("without", False), ("with", True), ("again", True)):
-        (tmp_path / name).mkdir()
         run(Objective(model, losses), tmp_path / name, dropout=dropout, **rest)
         assert not model.training
         found[name] = lines(tmp_path / name)[-1]["source"]
@@ -169,21 +154,15 @@ def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
     large, accumulated = tiny_sentence_encoder(), tiny_sentence_encoder()
-    plan = FixedPlan(np.arange(40))
     for model, size, accumulation in ((large, 40, 1), (accumulated, 8, 5)):
-        folder = tmp_path / str(size)
-        folder.mkdir()
-        config = stage(batch_size=size, accumulation=accumulation, bf16=False)
-        batches = BatchStream(plan, PAIRS.pair_lengths, size, seed=1, epoch_pairs=40)
-        objective = assistant_objective(model, teacher_labels(), PAIRS)
-        train(objective, batches, config, folder, name="test", checkpoint_minutes=60.0, device=CPU)
+        run(stage_one(model), tmp_path / str(size), batch_size=size, accumulation=accumulation, bf16=False)
     assert lines(tmp_path / "40")[-1]["source"] == pytest.approx(lines(tmp_path / "8")[-1]["source"], abs=1e-5)
     for expected, actual in zip(large.parameters(), accumulated.parameters(), strict=True):
         torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_log_line_says_how_far_the_stage_is(tmp_path: Path) -> None:
-    run(assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS), tmp_path, rounds=6)
+    run(stage_one(tiny_sentence_encoder()), tmp_path, rounds=6)
     first, last = lines(tmp_path)
     assert (first["step"], first["pairs"], first["epoch"]) == (25, 200, 5.0)
     assert (last["step"], last["pairs"], last["epoch"]) == (30, 240, 6.0)
@@ -191,39 +170,30 @@ def test_a_log_line_says_how_far_the_stage_is(tmp_path: Path) -> None:
 
 def test_dev_scores_are_written_at_intervals_and_the_end(tmp_path: Path) -> None:
     scores = iter([0.1, 0.2, 0.3])
-    objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
-    run(objective, tmp_path, rounds=4, validate=lambda: next(scores), validate_pairs=60)
+    run(stage_one(tiny_sentence_encoder()), tmp_path, rounds=4, validate=lambda: next(scores), validate_pairs=60)
     found = [(line["pairs"], line["epoch"], line["score"]) for line in lines(tmp_path, "dev.jsonl")]
     assert found == [(64, 1.6, 0.1), (120, 3.0, 0.2), (160, 4.0, 0.3)]
 
 
 def test_dev_score_is_the_mean_of_its_pairs(tmp_path: Path) -> None:
-    objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
-    run(objective, tmp_path, validate=lambda: {"en-de": 60.0, "en-fr": 80.00004}, validate_pairs=40)
+    scores = {"en-de": 60.0, "en-fr": 80.00004}
+    run(stage_one(tiny_sentence_encoder()), tmp_path, validate=lambda: scores, validate_pairs=40)
     (line,) = lines(tmp_path, "dev.jsonl")
     assert (line["score"], line["by_pair"]) == (70.0, {"en-de": 60.0, "en-fr": 80.0})
 
 
 def test_a_killed_stage_repeats_no_dev_score(tmp_path: Path) -> None:
-    folders = tmp_path / "whole", tmp_path / "killed"
-    models = []
-    for folder, kill in zip(folders, (False, True), strict=True):
-        folder.mkdir()
-        scores = {40: 0.1, 80: 0.9, 120: 0.3, 160: 0.2}
-        for attempt in range(2 if kill else 1):
-            model = tiny_sentence_encoder(seed=0 if attempt == 0 else 9)
-            objective = assistant_objective(model, teacher_labels(), PAIRS)
-            pairs_seen = iter([120, 160] if attempt else [40, 80, 120, 160])
-            settings = {"validate_pairs": 40, "validate": lambda it=pairs_seen, s=scores: s[next(it)]}
-            if kill and attempt == 0:
-                with pytest.raises(KilledError):
-                    run(killed_at(objective, 13), folder, rounds=4, minutes=0.0, **settings)
-            else:
-                run(objective, folder, rounds=4, minutes=0.0, **settings)
-        models.append(model)
-    assert lines(folders[0], "dev.jsonl") == lines(folders[1], "dev.jsonl")
-    for expected, actual in zip(models[0].parameters(), models[1].parameters(), strict=True):
-        assert torch.equal(expected, actual)
+    def scored(*pairs_seen: int) -> dict[str, object]:
+        scores = iter([{40: 0.1, 80: 0.9, 120: 0.3, 160: 0.2}[pairs] for pairs in pairs_seen])
+        return {"rounds": 4, "minutes": 0.0, "validate_pairs": 40, "validate": lambda: next(scores)}
+
+    whole, killed, resumed = (tiny_sentence_encoder(seed=seed) for seed in (0, 0, 9))
+    run(stage_one(whole), tmp_path / "whole", **scored(40, 80, 120, 160))
+    with pytest.raises(KilledError):
+        run(killed_at(stage_one(killed), 13), tmp_path / "killed", **scored(40, 80, 120, 160))
+    run(stage_one(resumed), tmp_path / "killed", **scored(120, 160))
+    assert lines(tmp_path / "killed", "dev.jsonl") == lines(tmp_path / "whole", "dev.jsonl")
+    assert_same_weights(resumed, whole)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(tmp_path: Path) -> None:
@@ -253,9 +223,7 @@ def test_a_log_forgets_the_steps_that_a_kill_undid(tmp_path: Path) -> None:
 
 def test_the_student_starts_as_the_assistant_when_nothing_is_cut() -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(
-        assistant, StudentConfig(bottleneck_size=None, unit_layers=2, recurrences=1), FREQUENCY, seed=0
-    ).eval()
+    student = student_of(assistant, bottleneck_size=None)
     with torch.no_grad():
         expected, actual = (PAIRS.encode(model, np.arange(6)) for model in (assistant, student))
     torch.testing.assert_close(actual, expected)
@@ -263,17 +231,13 @@ def test_the_student_starts_as_the_assistant_when_nothing_is_cut() -> None:
 
 def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
     with pytest.raises(ConfigError, match="unit_layers is 3; the assistant has 2"):
-        student_from_assistant(
-            tiny_sentence_encoder(), StudentConfig(bottleneck_size=4, unit_layers=3, recurrences=1), FREQUENCY, seed=0
-        )
+        student_of(tiny_sentence_encoder(), unit_layers=3)
 
 
 @pytest.mark.parametrize(("pooled", "part"), [(False, "tokens"), (True, "sentences")])
 def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool, part: str) -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(
-        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
-    ).eval()
+    student = student_of(assistant)
     before = state_of(student)
     objective = bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(pooled=pooled))
     first = objective.losses(np.arange(40))[part].item()
@@ -286,9 +250,7 @@ def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, po
 
 def test_the_svd_start_is_closer_than_a_random_one() -> None:
     assistant = tiny_sentence_encoder()
-    start = student_from_assistant(
-        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
-    ).eval()
+    start = student_of(assistant)
     loss = bottleneck_objective(assistant, start, PAIRS).losses(np.arange(40))["tokens"].item()
     words = start.encoder.get_input_embeddings()
     with torch.no_grad():
@@ -298,9 +260,7 @@ def test_the_svd_start_is_closer_than_a_random_one() -> None:
 
 def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(
-        assistant, StudentConfig(bottleneck_size=4, unit_layers=1, recurrences=2), FREQUENCY, seed=0
-    ).eval()
+    student = student_of(assistant, unit_layers=1, recurrences=2)
     before = state_of(assistant)
     objective = student_objective(assistant.requires_grad_(False), student, PAIRS)
     first = sum(value.item() for value in objective.losses(np.arange(40)).values())
@@ -344,17 +304,13 @@ def test_stage_four_trains_what_its_objective_names(tmp_path: Path, objective: s
     assert sum(lines(tmp_path)[-1][part] for part in parts) < 0.7 * sum(first.values())
 
 
-def test_mean_reduction_divides_distillation_by_d() -> None:
+def test_mean_reduction_divides_stage_twos_error_by_h() -> None:
     assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
-    for make in (
-        lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),
-        lambda name: bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(reduction=name)),
-        lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
-        lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
-    ):
-        summed, mean = (make(name).losses(np.arange(8)) for name in ("sum", "mean"))
-        for part, value in summed.items():
-            torch.testing.assert_close(mean[part], value if part == "contrastive" else value / 16)  # D = H = 16
+    summed, mean = (
+        bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(reduction=name)).losses(np.arange(8))["tokens"]
+        for name in ("sum", "mean")
+    )
+    torch.testing.assert_close(mean, summed / 16)
 
 
 def test_the_rows_of_the_teacher_follow_the_texts() -> None:

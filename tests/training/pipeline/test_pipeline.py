@@ -23,6 +23,7 @@ from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
 from training.system.device import describe_hardware, pick_device
 from training.system.files import files_under, fingerprint_files
 
+SMOKE = Path(__file__).parents[3] / "training/configs/smoke.yaml"
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
 
@@ -59,15 +60,23 @@ class Work:
         return run
 
 
-def test_finished_steps_are_skipped(tmp_path: Path) -> None:
-    work = Work()
+@pytest.fixture
+def work() -> Work:
+    return Work()
+
+
+def start_run(folder: Path, *more: str, config: Path = SMOKE) -> int:
+    """Run the command from `data` to `out`."""
+    return main(["--config", str(config), "--data", str(folder / "data"), "--out", str(folder / "out"), *more])
+
+
+def test_finished_steps_are_skipped(work: Work, tmp_path: Path) -> None:
     for _ in range(2):
         work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "third"]
 
 
-def test_killed_step_runs_again_in_its_folder(tmp_path: Path) -> None:
-    work = Work()
+def test_killed_step_runs_again_in_its_folder(work: Work, tmp_path: Path) -> None:
     work.dies = True
     with pytest.raises(KeyboardInterrupt):
         work.run_steps(config(), tmp_path)
@@ -78,8 +87,7 @@ def test_killed_step_runs_again_in_its_folder(tmp_path: Path) -> None:
     assert (tmp_path / "second" / "half").exists()
 
 
-def test_other_settings_are_refused_by_name_and_spoil_nothing(tmp_path: Path) -> None:
-    work = Work()
+def test_other_settings_are_refused_by_name_and_spoil_nothing(work: Work, tmp_path: Path) -> None:
     work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\).*--restart-from first"):
         work.run_steps(config(seed=2), tmp_path)
@@ -87,8 +95,7 @@ def test_other_settings_are_refused_by_name_and_spoil_nothing(tmp_path: Path) ->
     assert work.ran == ["first", "second", "third"]
 
 
-def test_a_half_done_step_of_another_configuration_is_refused(tmp_path: Path) -> None:
-    work = Work()
+def test_a_half_done_step_of_another_configuration_is_refused(work: Work, tmp_path: Path) -> None:
     work.dies = True
     with pytest.raises(KeyboardInterrupt):
         work.run_steps(config(), tmp_path)
@@ -96,16 +103,14 @@ def test_a_half_done_step_of_another_configuration_is_refused(tmp_path: Path) ->
         work.run_steps(config(name="y"), tmp_path)
 
 
-def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
-    work = Work()
+def test_a_change_of_a_late_step_keeps_the_early_ones(work: Work, tmp_path: Path) -> None:
     work.run_steps(config(), tmp_path)
     work.run_steps(config(name="y"), tmp_path, restart_from="second")
     assert work.ran == ["first", "second", "third", "second", "third"]
 
 
-def test_restarting_a_shared_step_remakes_it_in_the_store(tmp_path: Path) -> None:
+def test_restarting_a_shared_step_remakes_it_in_the_store(work: Work, tmp_path: Path) -> None:
     """The store is what cells of an ablation link to, so other cells get the new result, too."""
-    work = Work()
     share_steps(work.steps(config()), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
     work.run_steps(config(), tmp_path / "cell")
     work.run_steps(config(), tmp_path / "cell", restart_from="third")
@@ -114,8 +119,7 @@ def test_restarting_a_shared_step_remakes_it_in_the_store(tmp_path: Path) -> Non
     assert (tmp_path / "cell/third/result").exists()
 
 
-def test_a_restart_discards_all_dependents_even_beyond_until(tmp_path: Path) -> None:
-    work = Work()
+def test_a_restart_discards_all_dependents_even_beyond_until(work: Work, tmp_path: Path) -> None:
     work.run_steps(config(), tmp_path)
     work.run_steps(config(), tmp_path, restart_from="first", until="first")
     assert not (tmp_path / "second").exists()
@@ -123,8 +127,7 @@ def test_a_restart_discards_all_dependents_even_beyond_until(tmp_path: Path) -> 
     assert work.ran == ["first", "second", "third", "first", "second", "third"]
 
 
-def test_interrupted_restart_leaves_no_later_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = Work()
+def test_interrupted_restart_leaves_no_later_step(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work.run_steps(config(), tmp_path)
     monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -134,15 +137,13 @@ def test_interrupted_restart_leaves_no_later_step(tmp_path: Path, monkeypatch: p
     assert work.ran == ["first", "second", "third", "third"]
 
 
-def test_other_data_is_refused(tmp_path: Path) -> None:
-    work = Work()
+def test_other_data_is_refused(work: Work, tmp_path: Path) -> None:
     work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match="other data or other earlier steps"):
         work.run_steps(config(), tmp_path, data_fingerprint="e")
 
 
-def test_a_refused_restart_discards_nothing(tmp_path: Path) -> None:
-    work = Work()
+def test_a_refused_restart_discards_nothing(work: Work, tmp_path: Path) -> None:
     work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\)"):
         work.run_steps(config(seed=2), tmp_path, restart_from="second")
@@ -164,8 +165,7 @@ def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
     work.run_steps(settings, folder)
 
 
-def test_two_runs_share_common_steps(tmp_path: Path) -> None:
-    work = Work()
+def test_two_runs_share_common_steps(work: Work, tmp_path: Path) -> None:
     share_and_run(work, config(), tmp_path / "one")
     share_and_run(work, config(name="y"), tmp_path / "two")  # `second` reads the name
     assert work.ran == ["first", "second", "third", "second", "third"]
@@ -174,8 +174,7 @@ def test_two_runs_share_common_steps(tmp_path: Path) -> None:
     assert len(list((tmp_path / "steps").iterdir())) == 5
 
 
-def test_shared_run_finds_work_of_restored_settings(tmp_path: Path) -> None:
-    work = Work()
+def test_shared_run_finds_work_of_restored_settings(work: Work, tmp_path: Path) -> None:
     for name in ("x", "y", "x"):
         share_and_run(work, config(name=name), tmp_path / "one")
     assert work.ran == ["first", "second", "third", "second", "third"]
@@ -259,31 +258,27 @@ def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("config", "arguments", "complaint"),
     [
-        (["--config", "none.yaml"], "there is no configuration file none.yaml"),
-        (["--config", "{config}", "--restart-from", "stage9"], "there is no step 'stage9'"),
-        (["--config", "{config}", "--until", "stage9"], "there is no step 'stage9'"),
-        (["--config", "{config}"], "source 'sentences' has no en-<language>.tsv"),
+        (Path("none.yaml"), [], "there is no configuration file none.yaml"),
+        (SMOKE, ["--restart-from", "stage9"], "there is no step 'stage9'"),
+        (SMOKE, ["--until", "stage9"], "there is no step 'stage9'"),
+        (SMOKE, [], "source 'sentences' has no en-<language>.tsv"),
     ],
 )
 def test_a_run_that_cannot_start_says_why_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: Path, arguments: list[str], complaint: str
 ) -> None:
-    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
-    filled = [argument.format(config=shipped) for argument in arguments]
     for language in ("de", "es") if "step" in complaint else ():
         write(tmp_path / f"data/parallel/sentences/en-{language}.tsv", "A cat\tEine Katze")
-    assert main([*filled, "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert complaint in errors[0]
+    assert start_run(tmp_path, *arguments, config=config) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert complaint in error
 
 
 def test_the_log_says_on_which_device_a_run_computes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     with caplog.at_level(logging.INFO):
-        main(["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
+        start_run(tmp_path)
     assert f"device {pick_device()}: {describe_hardware()}" in caplog.messages
 
 
@@ -291,25 +286,22 @@ def test_a_malformed_evaluation_line_is_found_before_any_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The scores come last: hours later, and a mended file would be other data."""
-    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
     write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo")
-    arguments = ["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
-    assert main(arguments) == 2
+    assert start_run(tmp_path) == 2
     assert "en-de.tsv line 2 has 2 columns" in capsys.readouterr().err
     assert not (tmp_path / "out/corpus").exists()
 
 
 def test_a_named_dev_set_is_found_missing_before_any_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
-    settings = yaml.safe_load(shipped.read_text())
+    settings = yaml.safe_load(SMOKE.read_text())
     settings["contrastive"] |= {"validate_pairs": 10}
     settings["evaluation"] |= {"dev": "none"}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings))
     write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
     write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")
-    assert main(["--config", str(path), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
+    assert start_run(tmp_path, config=path) == 2
     assert "nothing to validate on" in capsys.readouterr().err
     assert not (tmp_path / "out/corpus").exists()
 
@@ -342,8 +334,7 @@ def test_a_base_without_a_transformer_is_one_sentence(tmp_path: Path) -> None:
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     with (out / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert main(["--config", str(shipped), "--data", str(tmp_path), "--out", str(out)]) == 2
+        assert start_run(tmp_path) == 2
     assert f"another run is writing to {out}" in capsys.readouterr().err

@@ -2,21 +2,18 @@
 
 import unicodedata
 
-import numpy as np
 import pytest
 from tokenizers import normalizers
 
-from tests.training.vocabulary.test_pruning import CORPUS, LEARNT_FROM
-from tests.vocabularies import byte_level_bpe, unigram, wordpiece
+from tests.training.tiny import corpus_of
+from tests.training.vocabulary.test_pruning import CORPUS, KINDS, LEARNT_FROM
 from training.config.run import TokenizerConfig
-from training.corpora.corpus import Corpus
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
 from training.vocabulary.tokenizer import drop_invisible, dropping_invisible, train_tokenizer
 
 CLEAN = normalizers.Sequence(dropping_invisible())
 # Soft hyphen, zero-width space, word joiner, U+FEFF, marks of direction, a variation selector, a joiner, a control.
 IN_A_WORD = ["\u00ad", "\u200b", "\u2060", "\ufeff", "\u200e", "\u202a", "\ufe0f", "\u200d", "\u200c", "\x00", "\x1b"]
-KINDS = pytest.mark.parametrize("make", [wordpiece, unigram, byte_level_bpe], ids=lambda make: make.__name__)
 
 
 @pytest.mark.parametrize("character", [*IN_A_WORD, "\u200b\u2060", "\u034f", "\u3164", "\ufffd", "\U000e0041"])
@@ -62,29 +59,23 @@ def test_every_control_character_goes_but_white_space() -> None:
 
 
 @KINDS
-@pytest.mark.parametrize("character", IN_A_WORD)
-def test_a_pruned_vocabulary_drops_them_too(make, character: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"the qu{character}ick dog" for character in IN_A_WORD),
+        *(f"{end}the quick dog{end}" for end in ("\n", "\u2028", "\x85", "\xa0", " \u200b\u3000")),
+    ],
+    ids=ascii,
+)
+def test_a_pruned_vocabulary_drops_them_and_space_at_ends(make, text: str) -> None:
     whole = make(LEARNT_FROM)
     drop_invisible(whole)
     pruned, _ = prune_tokenizer(whole, count_pieces(whole, CORPUS), size=10_000)
-    text = f"the qu{character}ick dog"
     assert pruned.encode(text).ids == pruned.encode("the quick dog").ids
-
-
-@KINDS
-@pytest.mark.parametrize("end", ["\n", "\u2028", "\x85", "\xa0", " \u200b\u3000"], ids=ascii)
-def test_a_pruned_vocabulary_reads_no_white_space_at_ends(make, end: str) -> None:
-    whole = make(LEARNT_FROM)
-    drop_invisible(whole)
-    pruned, _ = prune_tokenizer(whole, count_pieces(whole, CORPUS), size=10_000)
-    assert pruned.encode(f"{end}the quick dog{end}").ids == pruned.encode("the quick dog").ids
 
 
 @pytest.mark.parametrize("character", IN_A_WORD)
 def test_a_new_vocabulary_drops_them_too(character: str) -> None:
-    index = np.arange(len(CORPUS), dtype=np.int32)
-    codes = np.zeros_like(index)
-    corpus = Corpus([*CORPUS, *CORPUS], len(CORPUS), index, index + len(CORPUS), ["de"], ["news"], codes, codes)
-    tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=100), seed=1)
+    tokenizer = train_tokenizer(corpus_of(CORPUS, CORPUS, "de"), TokenizerConfig(vocab_size=100), seed=1)
     assert tokenizer.encode(f"qu{character}ick").ids == tokenizer.encode("quick").ids
     assert tokenizer.encode(f"\u2028quick{character} \x85").ids == tokenizer.encode("quick").ids

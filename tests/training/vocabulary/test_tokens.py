@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from tests.training.tiny import tiny_corpus
+from tests.training.tiny import corpus_of, tiny_corpus
 from training.config.run import TokenizerConfig
-from training.corpora.corpus import Corpus
 from training.errors import ConfigError
 from training.vocabulary.tokenizer import SPECIAL_TOKENS, balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.vocabulary.tokens import TokenStore, build_token_store
@@ -14,9 +13,7 @@ OTHER = ["一个男人正在弹吉他。", "İstanbul'da bir adam çalıyor", "�
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    index = np.arange(3, dtype=np.int32)
-    corpus = Corpus([*ENGLISH, *OTHER], 3, index, index + 3, ["zh", "tr", "ja"], ["news"], index, np.zeros_like(index))
-    return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
+    return train_tokenizer(corpus_of(ENGLISH, OTHER, "zh", "tr", "ja"), TokenizerConfig(vocab_size=120), seed=1)
 
 
 def test_specials_have_the_first_ids_and_frame_a_text(tokenizer) -> None:
@@ -75,11 +72,8 @@ JOINED = [
 @pytest.fixture(scope="module")
 def joined_tokenizer():
     """Of text whose scripts join words, or spell them in several ways."""
-    index = np.arange(len(JOINED), dtype=np.int32)
     english = (ENGLISH * len(JOINED))[: len(JOINED)]
-    codes = np.zeros_like(index)
-    corpus = Corpus([*english, *JOINED], len(JOINED), index, index + len(JOINED), ["ar"], ["news"], codes, codes)
-    return train_tokenizer(corpus, TokenizerConfig(vocab_size=200), seed=1)
+    return train_tokenizer(corpus_of(english, JOINED, "ar"), TokenizerConfig(vocab_size=200), seed=1)
 
 
 def pieces(tokenizer, text: str) -> list[str]:
