@@ -8,33 +8,24 @@ import datasets
 import httpx
 import pytest
 
-from tests.training.corpora.test_download import EAGER, ScriptedServer, resumable, running, server, status, whole
-from tests.training.corpora.test_readers import TMX, TRANSLATION, moses, zipped
+from tests.training.corpora.test_download import EAGER, ScriptedServer, running, server, status, whole
+from tests.training.corpora.test_readers import PAIRS, TMX, TRANSLATION, moses, zipped
 from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.__main__ import main
 from training.corpora.mix import build_corpus
 from training.corpora.sources import fetch
 from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
-from training.corpora.sources.download import Patience
 from training.corpora.sources.fetch import ensure_sources, fetch_source, languages_there
 from training.corpora.sources.readers import read_pairs
 from training.errors import FetchError
 
 __all__ = ["running", "server"]  # fixtures
-PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
 TED = "talkid\ten\tde\tfr\tzh-tw\n1\tGood day\tGuten Tag\t\t日安\n1\tThanks & bye\tDanke & tschüss\tMerci\t\n"
 
 
 def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> CatalogEntry:
-    return CatalogEntry(
-        title="A title",
-        licence="CC0 1.0",
-        permissive=True,
-        url="https://example.org",
-        kind=kind,
-        languages=languages.split(),
-        files=files,
-    )
+    about = {"title": "A title", "licence": "CC0 1.0", "permissive": True, "url": "https://example.org"}
+    return CatalogEntry(**about, kind=kind, languages=languages.split(), files=files)
 
 
 @pytest.fixture
@@ -52,29 +43,21 @@ def catalog(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> dict[str
         "/tatoeba.deu-eng.eng": b"Hi\n",
     }.items():
         server.url(whole(body), path=path)
-    aligned = f"{at}/tatoeba.{{code}}-eng"
+    aligned = [f"{at}/tatoeba.{{code}}-eng.{{code}}", f"{at}/tatoeba.{{code}}-eng.eng"]
     known = {
         "moses": source(SourceFiles(urls=[f"{at}/{{pair}}.txt.zip"], format="moses")),
         "tmx": source(SourceFiles(urls=[f"{at}/all.en-{{code}}.tmx.zip"], format="tmx", codes={"de": "de-AT"})),
         "ted": source(SourceFiles(urls=[f"{at}/ted.tsv.gz"], format="multiway", codes={"zh_Hant": "zh-tw"})),
         "cards": source(
-            SourceFiles(urls=[f"{at}/{{code}}-eng.zip"], format="tsv_zip", codes={"de": "deu"}),
-            languages="de",
+            SourceFiles(urls=[f"{at}/{{code}}-eng.zip"], format="tsv_zip", codes={"de": "deu"}), languages="de"
         ),
         "made": source(None),
         "sts": source(
-            SourceFiles(urls=[f"{at}/STS.zip"], format="unpacked", folder="STS2017-extended"),
-            kind="evaluation",
+            SourceFiles(urls=[f"{at}/STS.zip"], format="unpacked", folder="STS2017-extended"), kind="evaluation"
         ),
         "tatoeba": source(
-            SourceFiles(
-                urls=[f"{aligned}.{{code}}", f"{aligned}.eng"],
-                format="plain",
-                codes={"de": "deu"},
-                folder="tatoeba",
-            ),
-            kind="evaluation",
-            languages="de",
+            SourceFiles(urls=aligned, format="plain", codes={"de": "deu"}, folder="tatoeba"),
+            kind="evaluation", languages="de",
         ),
     }  # fmt: skip
     monkeypatch.setattr(fetch, "load_catalog", lambda: known)
@@ -313,13 +296,3 @@ def test_catalogue_entries_have_licence_home_and_addresses() -> None:
     files = load_catalog()["europarl"].files
     assert files.addresses("de") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/de-en.txt.zip"]
     assert files.addresses("fr") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/en-fr.txt.zip"]
-
-
-def test_a_download_that_breaks_off_inside_a_fetch_is_resumed(
-    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
-) -> None:
-    body = moses()
-    server.url(resumable(body, stop=100), status(503), resumable(body), path="/de-en.txt.zip")
-    fetch_source("moses", ["de"], tmp_path, patience=Patience(attempts=3, pause_s=0.0))
-    assert server.ranges[-1] == "bytes=100-"
-    assert languages_there("moses", catalog["moses"], tmp_path) == ["de"]

@@ -48,6 +48,12 @@ def put(path: Path, content: bytes) -> Path:
     return path
 
 
+def pairs_found(folder: Path, source: str, language: str) -> list[tuple[str, str]]:
+    path = find_pair_file(folder, source, language)
+    assert path is not None
+    return list(read_pairs(path, language))
+
+
 # ── TSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -102,14 +108,14 @@ def test_lines_of_the_catalogues_own_formats_are_skipped_too(tmp_path: Path) -> 
     bad = BadLines("skip")
     multiway = put(tmp_path / "ted.tsv", b"\xef\xbb\xbfen\tde\r\nHi\tHallo\r\nT\xfcr\tx\r\none\r\nNo\tNein\r\n")
     assert list(read_multiway_pairs(multiway, "de", bad)) == [("Hi", "Hallo"), ("No", "Nein")]
-    tatoeba = zipped({"deu.txt": b"\xef\xbb\xbfHi\tHallo\tx\nT\xfcr\tx\none\nNo\tNein\tx\n"})
-    put(tmp_path / "deu.zip", tatoeba)
-    assert list(read_zipped_tsv_pairs(tmp_path / "deu.zip", "deu", bad)) == [("Hi", "Hallo"), ("No", "Nein")]
+    tatoeba = {"deu.txt": b"\xef\xbb\xbfHi\tHallo\tx\nT\xfcr\tx\none\nNo\tNein\tx\n"}
+    cards = put(tmp_path / "deu.zip", zipped(tatoeba))
+    assert list(read_zipped_tsv_pairs(cards, "deu", bad)) == [("Hi", "Hallo"), ("No", "Nein")]
     assert bad.dropped == {"not UTF-8": 2, "not a pair": 2}
     with pytest.raises(CorpusError, match=r"ted\.tsv line 3 is not valid UTF-8"):
         list(read_multiway_pairs(multiway, "de"))
     with pytest.raises(CorpusError, match=r"deu\.zip: deu\.txt line 2 is not valid UTF-8"):
-        list(read_zipped_tsv_pairs(tmp_path / "deu.zip", "deu"))
+        list(read_zipped_tsv_pairs(cards, "deu"))
 
 
 @pytest.mark.parametrize("name", ["en-de.tsv", "en-de.tsv.gz", "en-de.txt.zip", "en-de.tmx", "en-de.tmx.zip"])
@@ -148,16 +154,13 @@ def test_a_tmx_is_read_in_the_encoding_it_names(tmp_path: Path, encoding: str) -
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
 
 
-def test_a_truncated_gzip_and_broken_utf8_are_one_sentence(tmp_path: Path) -> None:
+def test_a_truncated_or_flipped_gzip_is_one_sentence(tmp_path: Path) -> None:
     whole = gzip.compress(b"Good day\tGuten Tag\n" * 500)
     (tmp_path / "cut.tsv.gz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "latin.tsv").write_bytes("Tür\tdoor\n".encode("latin-1"))
     (tmp_path / "flipped.tsv.gz").write_bytes(whole[:20] + bytes([whole[20] ^ 255]) + whole[21:])
     for name in ("cut.tsv.gz", "flipped.tsv.gz"):
         with pytest.raises(CorpusError, match=f"{name} cannot be read to its end"):
             list(read_tsv_pairs(tmp_path / name))
-    with pytest.raises(CorpusError, match=r"latin\.tsv line 1 is not valid UTF-8"):
-        list(read_tsv_pairs(tmp_path / "latin.tsv"))
 
 
 def test_a_multiway_file_gives_the_pairs_of_a_language(tmp_path: Path) -> None:
@@ -186,9 +189,7 @@ def test_moses_zips_are_read_in_either_order_and_other_codes(
     tmp_path: Path, name: str, stem: str, code: str, language: str
 ) -> None:
     put(tmp_path / "news" / name, moses(stem, code))
-    path = find_pair_file(tmp_path, "news", language)
-    assert path is not None
-    assert list(read_pairs(path, language)) == PAIRS
+    assert pairs_found(tmp_path, "news", language) == PAIRS
 
 
 def test_files_beside_the_two_sides_of_a_moses_zip_are_no_sides(tmp_path: Path) -> None:
@@ -253,11 +254,8 @@ def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(link, "/etc/passwd")
     twice = zipped({"a/1.txt": "x", "b/1.txt": "y"})
-    for bad, complaint in (
-        (bytes(content), "is damaged"),
-        (buffer.getvalue(), "a link or two"),
-        (twice, "two files with one"),
-    ):
+    refused = {bytes(content): "is damaged", buffer.getvalue(): "a link or two", twice: "two files with one"}
+    for bad, complaint in refused.items():
         with pytest.raises(CorpusError, match=complaint):
             unpack(put(tmp_path / "a.zip", bad), tmp_path / "eval/sts")
         assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
@@ -274,9 +272,7 @@ def test_a_tmx_gives_the_units_in_both_languages(tmp_path: Path, name: str) -> N
     elif name.endswith(".zip"):
         content = zipped({"all.en-de.tmx": content})
     put(tmp_path / "memory" / name, content)
-    path = find_pair_file(tmp_path, "memory", "de")
-    assert path is not None
-    assert list(read_pairs(path, "de")) == PAIRS
+    assert pairs_found(tmp_path, "memory", "de") == PAIRS
 
 
 def test_a_tmx_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,10 +323,8 @@ def test_a_dataset_folder_is_read_whatever_its_columns_and_files(tmp_path: Path,
     else:
         folder.mkdir(parents=True)
         dataset.to_parquet(folder / "train.parquet") if how == "parquet" else dataset.to_json(folder / "train.jsonl")
-    path = find_pair_file(tmp_path, "books", "de")
-    assert path == folder
-    assert list(read_pairs(path, "de")) == PAIRS
-    assert files_of(path)
+    assert pairs_found(tmp_path, "books", "de") == PAIRS
+    assert files_of(folder)
 
 
 def test_an_unusable_dataset_is_refused_in_one_sentence(tmp_path: Path) -> None:
