@@ -9,32 +9,22 @@ from training.losses import (
     cross_entropy_contrastive,
     embedding_mse,
     hard_cross_entropy,
+    margin_mse,
     multilingual_contrastive,
     pooled_embedding_mse,
+    relevance,
     token_embedding_mse,
 )
 
 # Two sentences whose sources the student puts in one place, and whose translations it puts apart:
-SOURCE, TARGET = (
-    torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
-    torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
-)  # scores [[1, 0], [1, 0]]
+SOURCE = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+TARGET = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # scores [[1, 0], [1, 0]]
 ORTHOGONAL = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # a teacher that finds the two unrelated: labels are the identity
-
-
-def random_triple() -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    return [torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
 
 
 def test_embedding_mse_of_a_hand_computed_batch() -> None:
     student, target = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0.0, 0.0], [3.0, -2.0]])
     assert embedding_mse(student, target).item() == pytest.approx((1 + (9 + 16)) / 2)
-
-
-def test_opposite_unit_vectors_lose_four() -> None:
-    vectors = torch.nn.functional.normalize(torch.randn(5, 7), dim=-1)
-    assert embedding_mse(vectors, -vectors).item() == pytest.approx(4.0, rel=1e-5)
 
 
 def test_the_mean_reduction_is_torch_s_mean_squared_error() -> None:
@@ -76,21 +66,10 @@ def test_soft_loss_of_a_hand_computed_case() -> None:
     assert multilingual_contrastive(ORTHOGONAL, SOURCE, TARGET).item() == pytest.approx(0.5)
 
 
-def test_soft_loss_of_a_perfect_student_is_zero() -> None:
-    teacher = torch.randn(6, 8)
-    assert multilingual_contrastive(teacher, 3 * teacher, 0.5 * teacher).item() == pytest.approx(0.0, abs=1e-10)
-
-
 def test_bool_loss_of_a_hand_computed_case() -> None:
     # scores [[1, 0.6], [0, 0.8]] against the identity: 0.36 + 0.04 over four cells
     source, target = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.6, 0.8]])
     assert bool_contrastive(source, target).item() == pytest.approx((0.36 + 0.04) / 4)
-
-
-def test_bool_loss_is_soft_loss_of_an_orthogonal_teacher() -> None:
-    source, target = torch.randn(5, 8), torch.randn(5, 8)
-    soft = multilingual_contrastive(torch.eye(5), source, target)
-    torch.testing.assert_close(bool_contrastive(source, target), soft)
 
 
 def test_bool_as_printed_takes_a_repeated_sentence_as_positive() -> None:
@@ -129,13 +108,6 @@ def test_cross_entropy_of_a_hand_computed_case() -> None:
     assert loss.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_cross_entropy_with_hard_labels_is_torch_s_own() -> None:
-    source, target = torch.randn(5, 8), torch.randn(5, 8)
-    expected = torch.nn.functional.cross_entropy(cosine_matrix(source, target) / 0.05, torch.arange(5))
-    loss = cross_entropy_contrastive(torch.eye(5), source, target, temperature=0.05)
-    torch.testing.assert_close(loss, expected)
-
-
 def test_cross_entropy_keeps_a_negative_weight_negative() -> None:
     teacher = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # cosines [[1, -1], [-1, 1]]
     aligned = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # scores / tau [[2, -2], [-2, 2]]: differences of 4, twice
@@ -150,7 +122,7 @@ def test_autocast_does_not_coarsen_the_cosines() -> None:
 
 
 def test_squared_error_gradients_match_finite_differences() -> None:
-    student, target, _ = random_triple()
+    student, target = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     assert torch.autograd.gradcheck(embedding_mse, (student, target))
     tokens, labels = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
@@ -158,12 +130,9 @@ def test_squared_error_gradients_match_finite_differences() -> None:
         assert torch.autograd.gradcheck(lambda left, right, own=loss: own(left, right, mask), (tokens, labels))
 
 
-def test_contrastive_gradients_match_finite_differences() -> None:
-    source, target, teacher = random_triple()
-    label = teacher.detach()
-    assert torch.autograd.gradcheck(lambda s, t: multilingual_contrastive(label, s, t), (source, target))
-    assert torch.autograd.gradcheck(bool_contrastive, (source, target))
-    assert torch.autograd.gradcheck(lambda s, t: hard_cross_entropy(s, t, temperature=0.5), (source, target))
-    assert torch.autograd.gradcheck(
-        lambda s, t: cross_entropy_contrastive(label, s, t, temperature=0.5), (source, target)
-    )
+def test_losses_of_hand_computed_cases() -> None:
+    logits, labels = torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.0])
+    by_hand = -(math.log(0.5) + math.log(1 - 1 / (1 + math.exp(-2)))) / 2
+    assert relevance(logits, labels).item() == pytest.approx(by_hand)
+    margins = margin_mse(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]))
+    assert margins.item() == pytest.approx((1 + 4) / 2)
