@@ -27,41 +27,26 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
     assert load_config(path).languages
 
 
-def test_an_unknown_key_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"student: unknown key 'bottelneck'; known keys: .*bottleneck_size"):
-        build(RunConfig, {**MINIMAL, "student": {"bottelneck": 128}}, where="run.yaml")
-
-
 def test_a_missing_key_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="missing key 'languages'"):
         build(RunConfig, {key: value for key, value in MINIMAL.items() if key != "languages"}, where="run.yaml")
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "complaint"),
-    [
-        ("languages", "de", "languages is 'de'; it must be a list"),
-        ("seed", "one", "seed is 'one'; it must be a whole number"),
-        ("seed", True, "seed is True; it must be a whole number"),
-        ("student", {"bottleneck_size": "128"}, "student.bottleneck_size is '128'; it must be a whole number"),
-        ("corpus", {"sources": {"news": {}}, "on_bad_line": "ignore"}, "it must be 'stop' or 'skip'"),
-        (
-            "contrastive",
-            {"pairs": 10, "objective": "hard"},
-            "it must be 'soft', 'bool', 'bool_equal', 'ce', 'ce_sum', 'ce_hard' or 'none'",
-        ),
-        ("assistant", {"pairs": 10, "reduction": "max"}, "it must be 'sum' or 'mean'"),
-        ("assistant", [1], "it must be a mapping of settings"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        build(RunConfig, {**MINIMAL, key: value}, where="run.yaml")
-
-
-@pytest.mark.parametrize(
     ("changes", "complaint"),
     [
+        ({"student": {"bottelneck": 128}}, r"student: unknown key 'bottelneck'; known keys: .*bottleneck_size"),
+        ({"languages": "de"}, "languages is 'de'; it must be a list"),
+        ({"seed": "one"}, "seed is 'one'; it must be a whole number"),
+        ({"seed": True}, "seed is True; it must be a whole number"),
+        ({"student": {"bottleneck_size": "128"}}, "student.bottleneck_size is '128'; it must be a whole number"),
+        ({"corpus": {"sources": {"news": {}}, "on_bad_line": "ignore"}}, "it must be 'stop' or 'skip'"),
+        (
+            {"contrastive": {"pairs": 10, "objective": "hard"}},
+            "it must be 'soft', 'bool', 'bool_equal', 'ce', 'ce_sum', 'ce_hard' or 'none'",
+        ),
+        ({"assistant": {"pairs": 10, "reduction": "max"}}, "it must be 'sum' or 'mean'"),
+        ({"assistant": [1]}, "it must be a mapping of settings"),
         ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student: layers is \[0, 2\]; it must list 3"),
         ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "in ascending order"),
         ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers.0 is -1; it must be at least 0"),
@@ -120,7 +105,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )
-def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
+def test_a_key_or_value_no_run_can_use_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({**MINIMAL, **changes}), encoding="utf-8")
     with pytest.raises(ConfigError, match=complaint):
