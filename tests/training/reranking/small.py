@@ -12,6 +12,7 @@ from tests.vocabularies import wordpiece
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 from training.reranking.collection import Collection, Question
+from training.reranking.pairs import TextPair
 from training.reranking.ranking import RankingSet
 
 THINGS = ["cat", "dog", "train", "river", "cheese", "piano", "winter", "garden", "island", "teacher", "window", "bread"]
@@ -20,6 +21,11 @@ TEXTS = [f"where is the {thing} today" for thing in THINGS] + [
     f"the {thing} is {place} and stays there" for thing in THINGS for place in PLACES
 ]
 
+PAIRS = [  # each question with a passage on each thing
+    TextPair(TEXTS[thing], TEXTS[12 + 4 * other], ("en", "en"), float(thing == other))
+    for thing in range(12)
+    for other in range(12)
+]
 STAGE = {"epochs": 2.0, "batch_size": 8, "learning_rate": 3.0e-3, "validate_pairs": 40}
 
 

@@ -2,16 +2,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import PreTrainedTokenizerBase
 
 from tests.training.models.bases import FAMILIES, SIZES, save_family
-from tests.training.reranking.small import TEXTS, student_base
+from tests.training.reranking.small import TEXTS
 from training.errors import ConfigError
-from training.models.cross_encoder import load_base
+from training.models.cross_encoder import CrossEncoder, load_base
 from training.reranking.body import small_body
 from training.reranking.config import BodyConfig
 from training.reranking.scorers import CrossEncoderScorer
 
 EVERY_LAYER = list(range(SIZES["num_hidden_layers"]))
+
+
+Base = tuple[CrossEncoder, PreTrainedTokenizerBase]
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Base:
+    return load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
 
 
 def scores(model, tokenizer) -> np.ndarray:
@@ -28,8 +37,8 @@ def test_all_layers_and_used_pieces_score_as_the_whole_body(family: str, tmp_pat
     np.testing.assert_allclose(scores(small, pruned), scores(whole, tokenizer), atol=1e-5)
 
 
-def test_a_small_body_keeps_frequent_pieces_and_given_layers(tmp_path: Path) -> None:
-    whole, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_a_small_body_keeps_frequent_pieces_and_given_layers(bert: Base) -> None:
+    whole, tokenizer = bert
     size = len(tokenizer) - 8
     config = BodyConfig(layers=[0, 2], vocab_size=size, bottleneck_size=8)
     small, pruned = small_body(whole, tokenizer, config, TEXTS, attention="eager")
@@ -42,9 +51,8 @@ def test_a_small_body_keeps_frequent_pieces_and_given_layers(tmp_path: Path) -> 
     assert all(np.array_equal(kept[name], given[name]) for name in given)
 
 
-def test_a_bottleneck_of_the_base_is_kept(tmp_path: Path) -> None:
-    base = save_family("bert", tmp_path / "base", TEXTS)
-    whole, tokenizer = load_base(str(base), attention="eager")
+def test_a_bottleneck_of_the_base_is_kept(bert: Base) -> None:
+    whole, tokenizer = bert
     narrow = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000, bottleneck_size=8)
     first, tokenizer = small_body(whole, tokenizer, narrow, TEXTS, attention="eager")
     again, pruned = small_body(
@@ -62,10 +70,10 @@ def test_a_bottleneck_of_the_base_is_kept(tmp_path: Path) -> None:
         )
 
 
-def test_a_layer_that_is_not_there_and_a_student_are_refused(tmp_path: Path) -> None:
-    whole, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
+def test_a_layer_that_is_not_there_and_a_student_are_refused(bert: Base, base: Path) -> None:
+    whole, tokenizer = bert
     with pytest.raises(ConfigError, match=r"body\.layers has 9; the base's are 0 to 3"):
         small_body(whole, tokenizer, BodyConfig(layers=[0, 9], vocab_size=300), TEXTS, attention="eager")
-    student, tokenizer = load_base(str(student_base(tmp_path / "student")), attention="eager")
+    student, tokenizer = load_base(str(base), attention="eager")
     with pytest.raises(ConfigError, match="has a recurrent unit"):
         small_body(student, tokenizer, BodyConfig(layers=[0], vocab_size=300), TEXTS, attention="eager")

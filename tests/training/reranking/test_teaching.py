@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
+from tests.training.reranking.small import PAIRS, a_ranking_set, student_base
 from training.models.teacher import load_teacher
 from training.reranking.config import RerankStageConfig, TeachConfig
 from training.reranking.pairs import TextPair
 from training.reranking.teaching import MARGINS, MODEL, Pupil, Triple, margins_of, teach, triples_of
 
 EN = ("en", "en")
-PAIRS = [
-    TextPair(TEXTS[thing], TEXTS[12 + 4 * other], EN, float(thing == other))
-    for thing in range(12)
-    for other in range(12)
-]
 
 
 def overlap(queries: list[str], passages: list[str]) -> np.ndarray:

@@ -6,19 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
+from tests.training.reranking.small import PAIRS, a_ranking_set, student_base
 from training.models.cross_encoder import load_base
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import RerankConfig, RerankStageConfig, SourceConfig
-from training.reranking.pairs import TextPair
 from training.reranking.trainer import BEST, LAST, BestKeeper, train_stage
 
 STAGE = RerankStageConfig(epochs=2.0, batch_size=16, learning_rate=3e-3, bf16=False, validate_pairs=64)
-PAIRS = [
-    TextPair(TEXTS[thing], TEXTS[12 + 4 * other], ("en", "en"), float(thing == other))
-    for thing in range(12)
-    for other in range(12)
-]
 
 
 def run(base: Path, folder: Path) -> None:
