@@ -35,30 +35,25 @@ def write_study(folder: Path, *, keys: dict[str, object] | None = None, **change
     return path
 
 
+def train(spec: Path, data: Path, out: Path, *more: str) -> int:
+    return main([str(spec), "--data", str(data), "--out", str(out), *more])
+
+
 def as_scores(cell_mrr: dict[str, float], label: str = "xquad") -> dict:
     """Scores of cells by their MRR; acc@1 is ten points under it."""
+    offsets = {"acc@1": -10, "acc@10": 9, "mrr": 0, "map": 0}
     return {
-        name: {
-            label: {
-                RERANKER: {
-                    "acc@1": {"mixed": mrr - 10},
-                    "acc@10": {"mixed": mrr + 9},
-                    "mrr": {"mixed": mrr},
-                    "map": {"mixed": mrr},
-                }
-            }
-        }
-        for name, mrr in cell_mrr.items()
+        cell: {label: {RERANKER: {metric: {"mixed": mrr + offset} for metric, offset in offsets.items()}}}
+        for cell, mrr in cell_mrr.items()
     }
 
 
 def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, data, out = write_study(tmp_path), write_data(tmp_path / "data"), tmp_path / "out"
-    command = [str(spec), "--data", str(data), "--out", str(out)]
-    assert main([*command, "--dry-run"]) == 0
+    assert train(spec, data, out, "--dry-run") == 0
     assert "XPI + merged: xpi (shared)" not in (plan := capsys.readouterr().out)
     assert "XPI + cascade: xpi (shared), xpr-1, xpr-2" in plan
-    assert main(command) == 0
+    assert train(spec, data, out) == 0
     assert len(list((out / "steps").glob("xpi-*"))) == 1
     pairs = {
         folder.name: sum(
@@ -76,7 +71,7 @@ def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pyte
     assert "| bi-encoder alone |" in report
     assert str(tmp_path) not in report.replace(str(tmp_path / "base"), "")
     capsys.readouterr()
-    assert main([*command, "--dry-run"]) == 0
+    assert train(spec, data, out, "--dry-run") == 0
     assert capsys.readouterr().out.count(": done") == 6
 
 
@@ -87,10 +82,9 @@ def test_both_mono_positives_train_a_seventh_cell_and_compare_it(
     with (data / "parallel/talk/en-xx.tsv").open("a") as talk:  # paraphrases: two sentences, one translation
         talk.writelines(f"there was a {thing}\t{translated(f'we saw the {thing} {PLACES[0]}')}\n" for thing in THINGS)
     spec = write_study(tmp_path, keys={"both_mono_positives": True})
-    command = [str(spec), "--data", str(data), "--out", str(out)]
-    assert main([*command, "--dry-run"]) == 0
+    assert train(spec, data, out, "--dry-run") == 0
     assert "XPI without paraphrases + mixed: xpi, xpr, scores, final" in capsys.readouterr().out
-    assert main(command) == 0
+    assert train(spec, data, out) == 0
     settings = yaml.safe_load((out / "cells/xpi-without-paraphrases-mixed/config.yaml").read_text())
     assert (settings["strategy"], settings["xpi"]["mono_positives"]) == ("mixed", "none")
     first, second = (step / "last/model.safetensors" for step in (out / "steps").glob("xpi-*"))
@@ -175,7 +169,7 @@ def test_scores_over_seeds_are_means_with_deviation() -> None:
 @pytest.mark.slow
 def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> None:
     spec, data, out = write_study(tmp_path, keys={"seeds": [1, 2]}), write_data(tmp_path / "data"), tmp_path / "out"
-    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    assert train(spec, data, out) == 0
     cells = sorted((out / "cells").iterdir())
     assert len(cells) == 12
     mrr = {}
@@ -196,11 +190,10 @@ def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> Non
 def test_more_seeds_keep_what_the_first_has_trained(tmp_path: Path) -> None:
     data, out = write_data(tmp_path / "data"), tmp_path / "out"
     spec = write_study(tmp_path)
-    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    assert train(spec, data, out) == 0
     before = {file: file.stat().st_mtime_ns for file in (out / "steps").glob("*/done.json")}
-    study = yaml.safe_load(spec.read_text()) | {"seeds": [1, 2]}
-    spec.write_text(yaml.safe_dump(study))
-    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    spec.write_text(yaml.safe_dump(yaml.safe_load(spec.read_text()) | {"seeds": [1, 2]}))
+    assert train(spec, data, out) == 0
     after = {file: file.stat().st_mtime_ns for file in (out / "steps").glob("*/done.json")}
     assert before.items() < after.items()
     assert len(after) == 2 * len(before)
@@ -242,13 +235,12 @@ def test_what_cannot_be_compared_is_refused(
     changes: dict, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = write_study(tmp_path, **changes)
-    assert main([str(spec), "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert train(spec, tmp_path, tmp_path / "out") == 2
     assert complaint in capsys.readouterr().err
 
 
 def test_several_jobs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = [str(write_study(tmp_path)), "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "2"]
-    assert main(command) == 2
+    assert train(write_study(tmp_path), tmp_path, tmp_path / "out", "--jobs", "2") == 2
     assert "trains one cell at a time" in capsys.readouterr().err
 
 

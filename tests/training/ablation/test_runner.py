@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,17 +31,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_by_name(trials, ran: list[str], *, broken: str = "") -> list:
     """The same trials with steps that only write their name, and one of them failing."""
 
-    def work(name: str):
-        def run(folder: Path) -> None:
-            ran.append(folder.resolve().name)
-            if name == broken:
-                raise DivergedError(f"{name}: the loss is nan")
-            (folder / "name").write_text(name)
-
-        return run
+    def work(folder: Path, name: str) -> None:
+        ran.append(folder.resolve().name)
+        if name == broken:
+            raise DivergedError(f"{name}: the loss is nan")
+        (folder / "name").write_text(name)
 
     for trial in trials:
-        trial.steps[:] = [Step(step.name, work(step.name), step.settings, step.after) for step in trial.steps]
+        trial.steps[:] = [
+            Step(step.name, partial(work, name=step.name), step.settings, step.after) for step in trial.steps
+        ]
     return trials
 
 
