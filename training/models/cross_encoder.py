@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError, LoadError
-from training.models.loading import load_sentence_transformer
 from training.models.encoder import CrossletEncoder
+from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
 
 HEAD_SPREAD = 0.02  # standard deviation of a new head's weights, as in BERT

@@ -11,12 +11,14 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
-from torch import Tensor
-from training.errors import ConfigError
+
 from training.config.run import BLOCK_SIZE
+from training.errors import ConfigError
+
 
 class CrossletConfig(PretrainedConfig):
     """Shape of an encoder: the body's transformers configuration, the bottleneck and the recurrence.
@@ -75,8 +77,8 @@ class BottleneckEmbedding(nn.Module):
 class RecurrentUnit(nn.ModuleList):
     """M layers stored once and iterated K times, in order: RU = {L_1..L_M} (Eq. (1), Ding et al. 2022).
 
-    A drop-in for the layer list of a transformers encoder. Only iteration repeats layers: parameters, the state dict and
-    `len()` have each layer once.
+    A drop-in for the layer list of a transformers encoder. Only iteration repeats layers: parameters, the state dict
+    and `len()` have each layer once.
     """
 
     def __init__(self, layers: list[nn.Module], recurrences: int) -> None:
@@ -107,7 +109,9 @@ class CrossletEncoder(PreTrainedModel):
             )
         stack = layer_stack(self.body)
         stack.layer = RecurrentUnit(list(stack.layer), config.recurrences)
-        self.body.config.num_hidden_layers *= config.recurrences  # the body has per-layer lists, one entry an application
+        self.body.config.num_hidden_layers *= (
+            config.recurrences
+        )  # the body has per-layer lists, one entry an application
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Any:

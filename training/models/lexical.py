@@ -67,8 +67,8 @@ def prior_embeddings(
 ) -> Tensor:
     """E_0, the regression's start and prior: (V, H).
 
-    A piece in the teacher's vocabulary gets the teacher's embedding; one that the teacher splits, the mean of its parts;
-    one with an unknown part, the mean of the teacher's table. Special tokens are copied.
+    A piece in the teacher's vocabulary gets the teacher's embedding; one that the teacher splits, the mean of its
+    parts; one with an unknown part, the mean of the teacher's table. Special tokens are copied.
     """
     known = teacher_tokenizer.get_vocab()
     mean_H = teacher_table_TH.mean(dim=0)

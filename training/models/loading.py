@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-from sentence_transformers.base.modules import Module
-from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
-from sentence_transformers.util import import_from_string
-from torch import nn
-from training.errors import LoadError
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
 from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Module
 from sentence_transformers.base.modules.transformer import set_temporary_class_attrs
 from sentence_transformers.sentence_transformer.modules import Transformer
-from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
+from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
+from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS, import_from_string
+from torch import nn
+
+from training.errors import LoadError
 from training.system.files import LfsPointer, files_under, refuse_pointers
 
 MODULES_FILE = "modules.json"

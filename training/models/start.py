@@ -1,27 +1,25 @@
-"""Models before training: the assistant from a base encoder, the student from the assistant (Eq. (1), Ding et al. 2022).
+"""Models before training: the assistant from a base encoder, the student from it (Eq. (1), Ding et al. 2022).
 
 Shapes: V vocabulary, H hidden, B bottleneck, D dims of the teacher's embedding.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Normalize, Pooling
 from torch import Tensor, nn
 from transformers import PretrainedConfig
-from training.config.run import RunConfig, Stage
+
+from training.config.run import BLOCK_SIZE, RunConfig, Stage, StudentConfig
 from training.errors import ConfigError
-from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
-from training.models.sentence_encoder import SentenceEncoder
-from training.config.run import BLOCK_SIZE
-import copy
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-from training.config.run import StudentConfig
 from training.models.encoder import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
+from training.models.sentence_encoder import SentenceEncoder
 
 logger = logging.getLogger(__name__)
 OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # position ids start after the padding id
@@ -180,8 +178,8 @@ def weighted_svd(embeddings_VH: Tensor, frequency_V: Tensor, bottleneck_size: in
     """The best rank-B factors of a word-embedding table, with tokens weighted by frequency.
 
     Minimises sum_v f_v ||E_v - T_v P||^2 over T (V x B) and P (B x H): P spans the top B eigenvectors of E' F E and
-    T is E's projection on them. This minimises stage 2's error (Eq. (3), Ding et al. 2022) before position embeddings and
-    LayerNorm. Not in the paper.
+    T is E's projection on them. This minimises stage 2's error (Eq. (3), Ding et al. 2022) before position embeddings
+    and LayerNorm. Not in the paper.
 
     Args:    frequency_V: occurrences of each token, >= 0.
     Returns: table T (V, B) and projection weight P' (H, B) as `nn.Linear(B, H)` stores it; T is scaled to

@@ -6,30 +6,30 @@ Shapes: N texts, D dims of the sentence embedding.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-import numpy as np
-from numpy.typing import NDArray
-import importlib.util
 from typing import Any
+
+import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import InputModule
-from torch import Tensor
-from training.errors import ConfigError
-from training.system.files import files_under, fingerprint_files
-from collections.abc import Iterable
-from functools import lru_cache, partial
 from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import InputModule
 from sentence_transformers.sentence_transformer.modules import Normalize
+from torch import Tensor
 from tqdm import tqdm
-from training.system.device import autocast
+
 from training.errors import ConfigError, LoadError
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
+from training.system.device import autocast
+from training.system.files import files_under, fingerprint_files
 
 KEY_BYTES = 16  # of BLAKE2b: two of 10^9 texts share a key with a probability of 10^-21
 WINDOW = 65_536  # texts looked up together
@@ -40,8 +40,8 @@ Keys = NDArray[np.bytes_]
 class EmbeddingStore:
     """The embeddings of one model; each folder belongs to one model.
 
-    A kill between the two writes leaves a vector without its key; opening the store cuts it off. Memory: 24 bytes a text
-    (its key and row), twice that while two parts are merged. Vectors stay on disk.
+    A kill between the two writes leaves a vector without its key; opening the store cuts it off. Memory: 24 bytes a
+    text (its key and row), twice that while two parts are merged. Vectors stay on disk.
     """
 
     def __init__(self, folder: Path, *, dim: int) -> None:
@@ -236,8 +236,8 @@ def embed_missing(
 ) -> None:
     """Embed the `texts` that the store lacks, in windows. `total`: number of texts, for the progress bar.
 
-    Embeddings are those of `encode`: with the teacher's default prompt and `truncate_dim`. Truncated ones are normalised
-    again if the teacher normalises.
+    Embeddings are those of `encode`: with the teacher's default prompt and `truncate_dim`. Truncated ones are
+    normalised again if the teacher normalises.
     """
     encode = partial(
         teacher.encode,
