@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from service.engine.fair_queue import EncodedBatch, FairQueue, InputError, Job, 
 from service.engine.pool import EncoderPool
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded
 from service.model.encoder import Encoded, Encoder, TextInput, load_encoder
+from tests.service.api.test_load import until
 from tests.service.engine.one_by_one import pool_over
+
+pytestmark = pytest.mark.anyio
 
 LANGUAGES = st.text(
     alphabet=st.characters(blacklist_categories=["Cs"]) | st.sampled_from("güneşçığ吉他مرحبا Привет😀\x00\u202e"),
@@ -44,6 +48,17 @@ class Gate:
         self.opened = threading.Event()
         self.entered = threading.Event()
         self.seen: list[TextInput] = []
+        self.pools: list[EncoderPool] = []
+
+    def pool(self, *, workers: int = 1, max_queue_texts: int = 100, **options: Any) -> EncoderPool:
+        """Make a pool over this encoder, which is closed after the test."""
+        self.pools.append(pool_over(self.encode, workers=workers, max_queue_texts=max_queue_texts, **options))
+        return self.pools[-1]
+
+    def started_pool(self, **options: Any) -> EncoderPool:
+        pool = self.pool(**options)
+        pool.start()
+        return pool
 
     def encode(self, text: TextInput, truncate: bool) -> Encoded:
         self.entered.set()
@@ -56,173 +71,126 @@ class Gate:
         return Encoded(np.full(2, len(text), np.float32), tokens=1, full_length=1)
 
 
-def gated_pool(gate: Gate, *, max_queue_texts: int = 100, workers: int = 1) -> EncoderPool:
-    pool = pool_over(gate.encode, workers=workers, max_queue_texts=max_queue_texts)
-    pool.start()
-    return pool
-
-
-async def until(condition: object) -> None:
-    assert callable(condition)
-    latest = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < latest
-        await asyncio.sleep(0.005)
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+    for pool in gate.pools:
+        pool.close()
 
 
 @settings(max_examples=60)
 @given(texts=st.lists(LANGUAGES, min_size=1, max_size=12))
-def test_vector_is_bit_identical_in_any_company(pool: EncoderPool, encoder: Encoder, texts: list[str]) -> None:
-    async def together() -> list[np.ndarray]:
-        batches = await asyncio.gather(pool.encode(texts), pool.encode(texts[::-1]), pool.encode(["吉他"] * 5))
-        return [batches[0].embeddings, batches[1].embeddings[::-1]]
-
+async def test_vector_is_bit_identical_in_any_company(pool: EncoderPool, encoder: Encoder, texts: list[str]) -> None:
+    forward, backward, _ = await asyncio.gather(pool.encode(texts), pool.encode(texts[::-1]), pool.encode(["吉他"] * 5))
     alone = np.stack([encoder.encode(text).vector for text in texts])
-    for embeddings in asyncio.run(together()):
-        assert embeddings.tobytes() == alone.tobytes()
+    assert forward.embeddings.tobytes() == backward.embeddings[::-1].tobytes() == alone.tobytes()
 
 
-def test_results_keep_the_order_of_the_inputs(pool: EncoderPool, encoder: Encoder) -> None:
-    texts = [f"guitar {number}" for number in range(50)]
-    batch = asyncio.run(pool.encode(texts))
-    for text, vector in zip(texts, batch.embeddings, strict=True):
-        assert np.array_equal(vector, encoder.encode(text).vector)
-
-
-def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
-    batch = asyncio.run(pool.encode(["short", "guitar " * 50, "short", "guitar " * 60]))
+async def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
+    batch = await pool.encode(["short", "guitar " * 50, "short", "guitar " * 60])
     assert batch.truncated == (1, 3)
 
 
-def test_full_queue_refuses_with_both_numbers() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate, max_queue_texts=2)
-        first = asyncio.create_task(pool.encode(["a"]))
-        await until(gate.entered.is_set)  # the worker holds it
-        second = asyncio.create_task(pool.encode(["b", "c"]))
-        await until(lambda: pool.depth == 2)
-        with pytest.raises(Overloaded, match=r"2 texts wait; requests are accepted while fewer than 2 do") as caught:
-            await pool.encode(["d", "e"])
-        assert caught.value.retry_after_s >= 1
-        gate.opened.set()
-        assert len((await first).embeddings) == 1
-        assert len((await second).embeddings) == 2
-        pool.close()
-        assert sorted(map(str, gate.seen)) == ["a", "b", "c"]
-
-    asyncio.run(scenario())
+async def test_full_queue_refuses_with_both_numbers(gate: Gate) -> None:
+    pool = gate.started_pool(max_queue_texts=2)
+    first = asyncio.create_task(pool.encode(["a"]))
+    await until(gate.entered.is_set)  # the worker holds it
+    second = asyncio.create_task(pool.encode(["b", "c"]))
+    await until(lambda: pool.depth == 2)
+    with pytest.raises(Overloaded, match=r"2 texts wait; requests are accepted while fewer than 2 do") as caught:
+        await pool.encode(["d", "e"])
+    assert caught.value.retry_after_s >= 1
+    gate.opened.set()
+    assert len((await first).embeddings) == 1
+    assert len((await second).embeddings) == 2
+    pool.close()
+    assert sorted(map(str, gate.seen)) == ["a", "b", "c"]
 
 
-def test_small_requests_do_not_keep_a_large_one_out() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate, max_queue_texts=3)
-        waiting = [asyncio.create_task(pool.encode(["a"]))]
-        await until(gate.entered.is_set)  # the worker holds it
-        waiting += [asyncio.create_task(pool.encode([text])) for text in "bc"]
-        await until(lambda: pool.depth == 2)
-        waiting.append(asyncio.create_task(pool.encode(list("defgh"))))
-        await until(lambda: pool.depth == 7)
-        gate.opened.set()
-        assert [len(batch.embeddings) for batch in await asyncio.gather(*waiting)] == [1, 1, 1, 5]
-        pool.close()
-
-    asyncio.run(scenario())
+async def test_small_requests_do_not_keep_a_large_one_out(gate: Gate) -> None:
+    pool = gate.started_pool(max_queue_texts=3)
+    waiting = [asyncio.create_task(pool.encode(["a"]))]
+    await until(gate.entered.is_set)  # the worker holds it
+    waiting += [asyncio.create_task(pool.encode([text])) for text in "bc"]
+    await until(lambda: pool.depth == 2)
+    waiting.append(asyncio.create_task(pool.encode(list("defgh"))))
+    await until(lambda: pool.depth == 7)
+    gate.opened.set()
+    assert [len(batch.embeddings) for batch in await asyncio.gather(*waiting)] == [1, 1, 1, 5]
 
 
-def test_a_cancelled_request_leaves_the_queue() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        first = asyncio.create_task(pool.encode(["a"]))
-        await until(gate.entered.is_set)
-        dropped = asyncio.create_task(pool.encode(["x"] * 50))
-        await until(lambda: pool.depth == 50)
-        dropped.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await dropped
-        assert pool.depth == 0
-        gate.opened.set()
-        await first
-        pool.close()
-        assert gate.seen == ["a"]
-
-    asyncio.run(scenario())
+async def test_a_cancelled_request_leaves_the_queue(gate: Gate) -> None:
+    pool = gate.started_pool()
+    first = asyncio.create_task(pool.encode(["a"]))
+    await until(gate.entered.is_set)
+    dropped = asyncio.create_task(pool.encode(["x"] * 50))
+    await until(lambda: pool.depth == 50)
+    dropped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dropped
+    assert pool.depth == 0
+    gate.opened.set()
+    await first
+    pool.close()
+    assert gate.seen == ["a"]
 
 
 @pytest.mark.parametrize(("text", "cause"), [("bad", InvalidInput), ("crash", InferenceFailed)])
-def test_a_failing_text_fails_its_own_request_only(text: str, cause: type[Exception]) -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        gate.opened.set()
-        pool = gated_pool(gate, workers=2)
-        good = asyncio.create_task(pool.encode(["ok"] * 20))
+async def test_a_failing_text_fails_its_own_request_only(gate: Gate, text: str, cause: type[Exception]) -> None:
+    pool = gate.started_pool(workers=2)
+    gate.opened.set()
+    good = asyncio.create_task(pool.encode(["ok"] * 20))
+    with pytest.raises(InputError) as caught:
+        await pool.encode(["fine", text, "fine"])
+    assert caught.value.position == 1
+    assert isinstance(caught.value.cause, cause)
+    assert len((await good).embeddings) == 20
+    assert len((await pool.encode(["after"])).embeddings) == 1
+    assert pool.trouble(stall_timeout_s=60) is None
+
+
+async def test_skip_failed_gives_the_other_vectors_and_the_errors(gate: Gate) -> None:
+    pool = gate.started_pool(workers=2)
+    gate.opened.set()
+    batch = await pool.encode(["a", "bad", "bbb", "crash", "bad", "cc"], skip_failed=True)
+    assert batch.embeddings[:, 0].tolist() == [1, 3, 2]
+    assert list(batch.failed) == [1, 3, 4]
+    assert [type(error) for error in batch.failed.values()] == [InvalidInput, InferenceFailed, InvalidInput]
+    assert batch.tokens == 3
+    for texts in (["bad"], ["bad", "crash"]):
         with pytest.raises(InputError) as caught:
-            await pool.encode(["fine", text, "fine"])
-        assert caught.value.position == 1
-        assert isinstance(caught.value.cause, cause)
-        assert len((await good).embeddings) == 20
-        assert len((await pool.encode(["after"])).embeddings) == 1
-        assert pool.trouble(stall_timeout_s=60) is None
-        pool.close()
-
-    asyncio.run(scenario())
+            await pool.encode(texts, skip_failed=True)
+        assert caught.value.position == 0
+    assert not (await pool.encode(["a"], skip_failed=True)).failed
+    assert pool.depth == 0
 
 
-def test_skip_failed_gives_the_other_vectors_and_the_errors() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        gate.opened.set()
-        pool = gated_pool(gate, workers=2)
-        batch = await pool.encode(["a", "bad", "bbb", "crash", "bad", "cc"], skip_failed=True)
-        assert batch.embeddings[:, 0].tolist() == [1, 3, 2]
-        assert list(batch.failed) == [1, 3, 4]
-        assert [type(error) for error in batch.failed.values()] == [InvalidInput, InferenceFailed, InvalidInput]
-        assert batch.tokens == 3
-        for texts in (["bad"], ["bad", "crash"]):
-            with pytest.raises(InputError) as caught:
-                await pool.encode(texts, skip_failed=True)
-            assert caught.value.position == 0
-        assert not (await pool.encode(["a"], skip_failed=True)).failed
-        pool.close()
-        assert pool.depth == 0
-
-    asyncio.run(scenario())
+async def test_closing_finishes_what_was_admitted_and_refuses_the_rest(gate: Gate) -> None:
+    pool = gate.started_pool()
+    admitted = asyncio.create_task(pool.encode(["a", "b", "c"]))
+    await until(lambda: pool.depth == 2)
+    closing = asyncio.create_task(asyncio.to_thread(pool.close))
+    await until(lambda: pool._schedule._is_closing)
+    with pytest.raises(NotReady, match="shutting down"):
+        await pool.encode(["late"])
+    gate.opened.set()
+    assert len((await admitted).embeddings) == 3
+    await closing
 
 
-def test_closing_finishes_what_was_admitted_and_refuses_the_rest() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        admitted = asyncio.create_task(pool.encode(["a", "b", "c"]))
-        await until(lambda: pool.depth == 2)
-        closing = asyncio.create_task(asyncio.to_thread(pool.close))
-        await until(lambda: pool._schedule._is_closing)
-        with pytest.raises(NotReady, match="shutting down"):
-            await pool.encode(["late"])
-        gate.opened.set()
-        assert len((await admitted).embeddings) == 3
-        await closing
-
-    asyncio.run(scenario())
-
-
-def test_texts_that_wait_without_progress_are_trouble() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        job = asyncio.create_task(pool.encode(["a", "b"]))
-        await until(lambda: pool.depth == 1)
-        await asyncio.sleep(0.05)
-        assert pool.trouble(stall_timeout_s=60) is None
-        assert "1 texts wait" in str(pool.trouble(stall_timeout_s=0.01))
-        gate.opened.set()
-        await job
-        pool.close()
-        assert "1 of 1 encoder workers are not running" in str(pool.trouble(stall_timeout_s=60))
-
-    asyncio.run(scenario())
+async def test_texts_that_wait_without_progress_are_trouble(gate: Gate) -> None:
+    pool = gate.started_pool()
+    job = asyncio.create_task(pool.encode(["a", "b"]))
+    await until(lambda: pool.depth == 1)
+    await asyncio.sleep(0.05)
+    assert pool.trouble(stall_timeout_s=60) is None
+    assert "1 texts wait" in str(pool.trouble(stall_timeout_s=0.01))
+    gate.opened.set()
+    await job
+    pool.close()
+    assert "1 of 1 encoder workers are not running" in str(pool.trouble(stall_timeout_s=60))
 
 
 def distinct_jobs(sizes: list[int]) -> list[Job]:
@@ -290,280 +258,216 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(
     assert not any(job.is_waiting for job in alive)
 
 
-def test_equal_texts_in_flight_are_computed_once() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        busy = asyncio.create_task(pool.encode(["busy"]))
-        await until(gate.entered.is_set)
-        waiting = [asyncio.create_task(pool.encode(texts)) for texts in (["a", "bb", "a"], ["bb", "a"], ["busy", "a"])]
-        await until(lambda: pool.depth == 7)
-        gate.opened.set()
-        first, second, third = await asyncio.gather(*waiting)
-        await busy
-        pool.close()
-        assert gate.seen == ["busy", "a", "bb"]
-        assert first.embeddings[:, 0].tolist() == [1, 2, 1]
-        assert second.embeddings[:, 0].tolist() == [2, 1]
-        assert third.embeddings[:, 0].tolist() == [4, 1]
-        assert (first.tokens, second.tokens, third.tokens) == (3, 2, 2)
-
-    asyncio.run(scenario())
+async def test_equal_texts_in_flight_are_computed_once(gate: Gate) -> None:
+    pool = gate.started_pool()
+    busy = asyncio.create_task(pool.encode(["busy"]))
+    await until(gate.entered.is_set)
+    waiting = [asyncio.create_task(pool.encode(texts)) for texts in (["a", "bb", "a"], ["bb", "a"], ["busy", "a"])]
+    await until(lambda: pool.depth == 7)
+    gate.opened.set()
+    first, second, third = await asyncio.gather(*waiting)
+    await busy
+    pool.close()
+    assert gate.seen == ["busy", "a", "bb"]
+    assert first.embeddings[:, 0].tolist() == [1, 2, 1]
+    assert second.embeddings[:, 0].tolist() == [2, 1]
+    assert third.embeddings[:, 0].tolist() == [4, 1]
+    assert (first.tokens, second.tokens, third.tokens) == (3, 2, 2)
 
 
-def test_equal_texts_with_other_truncation_are_kept_apart(pool: EncoderPool) -> None:
-    async def scenario() -> None:
-        text = "guitar " * 50
-        cut, refused = await asyncio.gather(
-            pool.encode([text]), pool.encode([text], truncate=False), return_exceptions=True
-        )
-        assert isinstance(cut, EncodedBatch)
-        assert cut.truncated == (0,)
-        assert isinstance(refused, InputError)
-
-    asyncio.run(scenario())
+async def test_equal_texts_with_other_truncation_are_kept_apart(pool: EncoderPool) -> None:
+    text = "guitar " * 50
+    cut, refused = await asyncio.gather(
+        pool.encode([text]), pool.encode([text], truncate=False), return_exceptions=True
+    )
+    assert isinstance(cut, EncodedBatch)
+    assert cut.truncated == (0,)
+    assert isinstance(refused, InputError)
 
 
 @pytest.mark.parametrize("sharing", [["x", "y"], ["y", "x", "y"]])
-def test_leaving_request_takes_no_text_from_others(sharing: list[str]) -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        busy = asyncio.create_task(pool.encode(["busy"]))
-        await until(gate.entered.is_set)
-        leaving = asyncio.create_task(pool.encode(["x", "only", "y"]))
-        await until(lambda: pool.depth == 3)
-        staying = asyncio.create_task(pool.encode(sharing))
-        await until(lambda: pool.depth == 3 + len(sharing))
-        leaving.cancel()
-        await asyncio.gather(leaving, return_exceptions=True)
-        assert pool.depth == len(sharing)
-        gate.opened.set()
-        assert len((await staying).embeddings) == len(sharing)
-        await busy
-        pool.close()
-        assert sorted(map(str, gate.seen)) == ["busy", "x", "y"]
-
-    asyncio.run(scenario())
+async def test_leaving_request_takes_no_text_from_others(gate: Gate, sharing: list[str]) -> None:
+    pool = gate.started_pool()
+    busy = asyncio.create_task(pool.encode(["busy"]))
+    await until(gate.entered.is_set)
+    leaving = asyncio.create_task(pool.encode(["x", "only", "y"]))
+    await until(lambda: pool.depth == 3)
+    staying = asyncio.create_task(pool.encode(sharing))
+    await until(lambda: pool.depth == 3 + len(sharing))
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert pool.depth == len(sharing)
+    gate.opened.set()
+    assert len((await staying).embeddings) == len(sharing)
+    await busy
+    pool.close()
+    assert sorted(map(str, gate.seen)) == ["busy", "x", "y"]
 
 
-def test_failing_text_fails_each_of_its_requests_by_place() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        requests = [["ok", "bad"], ["bad", "ok"], ["ok", "fine"]]
-        tasks = [asyncio.create_task(pool.encode(texts)) for texts in requests]
-        await until(lambda: pool.depth == 5)
-        gate.opened.set()
-        first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-        pool.close()
-        assert isinstance(first, InputError)
-        assert isinstance(second, InputError)
-        assert (first.position, second.position) == (1, 0)
-        assert isinstance(third, EncodedBatch)
-        assert pool.depth == 0
-
-    asyncio.run(scenario())
+async def test_failing_text_fails_each_of_its_requests_by_place(gate: Gate) -> None:
+    pool = gate.started_pool()
+    requests = [["ok", "bad"], ["bad", "ok"], ["ok", "fine"]]
+    tasks = [asyncio.create_task(pool.encode(texts)) for texts in requests]
+    await until(lambda: pool.depth == 5)
+    gate.opened.set()
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(first, InputError)
+    assert isinstance(second, InputError)
+    assert (first.position, second.position) == (1, 0)
+    assert isinstance(third, EncodedBatch)
+    assert pool.depth == 0
 
 
-def test_texts_that_wait_too_long_are_dropped_by_name() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=2)
-        pool.start()
-        begun = asyncio.create_task(pool.encode(["begun"]))
-        await until(gate.entered.is_set)
-        with pytest.raises(Overloaded, match=r"3 of the request's 3 .* 2 s \(CROSSLET_REQUEST_T") as caught:
-            await pool.encode(["late", "later", "latest"])
-        assert caught.value.retry_after_s >= 1
-        assert pool.depth == 0
-        assert not begun.done()
-        gate.opened.set()
-        assert len((await begun).embeddings) == 1  # a worker had it: it is not thrown away
-        pool.close()
-        assert gate.seen == ["begun"]
-
-    asyncio.run(scenario())
+async def test_texts_that_wait_too_long_are_dropped_by_name(gate: Gate) -> None:
+    pool = gate.started_pool(request_timeout_s=2)
+    begun = asyncio.create_task(pool.encode(["begun"]))
+    await until(gate.entered.is_set)
+    with pytest.raises(Overloaded, match=r"3 of the request's 3 .* 2 s \(CROSSLET_REQUEST_T") as caught:
+        await pool.encode(["late", "later", "latest"])
+    assert caught.value.retry_after_s >= 1
+    assert pool.depth == 0
+    assert not begun.done()
+    gate.opened.set()
+    assert len((await begun).embeddings) == 1  # a worker had it: it is not thrown away
+    pool.close()
+    assert gate.seen == ["begun"]
 
 
-def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
+async def test_what_could_not_be_answered_in_time_is_refused_at_once(gate: Gate) -> None:
     """Requests in a fair queue finish together: admitted anyway, each would be computed in part and time out."""
-
-    async def scenario() -> None:
-        gate = Gate()
-        pool = pool_over(
-            gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=10
-        )  # first guess: 2 ms a text
-        alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
-        await until(lambda: pool.depth == 2500)  # a fourth of the queue
-        with pytest.raises(Overloaded, match=r"and 5 of the request .* most 5 s .* half of CROSSLET_REQUEST_TIMEOUT_S"):
-            await pool.encode([f"late {number}" for number in range(5)])
-        assert pool.depth == 2500
-        alone.cancel()
-        await asyncio.gather(alone, return_exceptions=True)
-        assert pool.depth == 0
-
-    asyncio.run(scenario())
+    pool = gate.pool(max_queue_texts=10_000, request_timeout_s=10)  # first guess: 2 ms a text
+    alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
+    await until(lambda: pool.depth == 2500)  # a fourth of the queue
+    with pytest.raises(Overloaded, match=r"and 5 of the request .* most 5 s .* half of CROSSLET_REQUEST_TIMEOUT_S"):
+        await pool.encode([f"late {number}" for number in range(5)])
+    assert pool.depth == 2500
+    alone.cancel()
+    await asyncio.gather(alone, return_exceptions=True)
+    assert pool.depth == 0
 
 
 def numbered(name: str, count: int) -> list[str]:
     return [f"{name} {number}" for number in range(count)]
 
 
-def test_a_large_request_takes_a_fourth_of_the_queue() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        large = asyncio.create_task(pool.encode(numbered("large", 90)))
-        await until(gate.entered.is_set)
-        assert pool.depth + 1 == 100 // 4  # a worker has one
-        assert pool.backlog == 90 - 25
-        gate.opened.set()
-        assert (await large).embeddings[:, 0].tolist() == [len(text) for text in numbered("large", 90)]
-        assert pool.depth == pool.backlog == 0
-        pool.close()
-        assert gate.seen == numbered("large", 90)
-
-    asyncio.run(scenario())
+async def test_a_large_request_takes_a_fourth_of_the_queue(gate: Gate) -> None:
+    pool = gate.started_pool()
+    large = asyncio.create_task(pool.encode(numbered("large", 90)))
+    await until(gate.entered.is_set)
+    assert pool.depth + 1 == 100 // 4  # a worker has one
+    assert pool.backlog == 90 - 25
+    gate.opened.set()
+    assert (await large).embeddings[:, 0].tolist() == [len(text) for text in numbered("large", 90)]
+    assert pool.depth == pool.backlog == 0
+    pool.close()
+    assert gate.seen == numbered("large", 90)
 
 
-def test_large_requests_do_not_keep_a_small_one_out() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = gated_pool(gate)
-        large = [asyncio.create_task(pool.encode(numbered(name, 300))) for name in "abc"]
-        await until(lambda: pool.depth == 3 * 25 - 1)
-        small = asyncio.create_task(pool.encode(["small"]))
-        await until(lambda: pool.depth == 3 * 25)
-        gate.opened.set()
-        await asyncio.gather(small, *large)
-        pool.close()
-        assert gate.seen.index("small") <= 4  # after the one being encoded and one of each
-        assert len(gate.seen) == 901
-
-    asyncio.run(scenario())
+async def test_large_requests_do_not_keep_a_small_one_out(gate: Gate) -> None:
+    pool = gate.started_pool()
+    large = [asyncio.create_task(pool.encode(numbered(name, 300))) for name in "abc"]
+    await until(lambda: pool.depth == 3 * 25 - 1)
+    small = asyncio.create_task(pool.encode(["small"]))
+    await until(lambda: pool.depth == 3 * 25)
+    gate.opened.set()
+    await asyncio.gather(small, *large)
+    pool.close()
+    assert gate.seen.index("small") <= 4  # after the one being encoded and one of each
+    assert len(gate.seen) == 901
 
 
-def test_a_large_request_waits_for_all_of_other_large_ones() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=20)  # 5000 texts may wait
-        first = asyncio.create_task(pool.encode(numbered("first", 4000)))
-        await until(lambda: pool.depth == 25)
-        with pytest.raises(Overloaded, match=r"and 1001 of the request would take about 10 s; at most 10 s"):
-            await pool.encode(numbered("second", 1001))
-        small = asyncio.create_task(pool.encode(numbered("small", 25)))
-        await until(lambda: pool.depth == 50)
-        for one in (first, small):
-            one.cancel()
-        await asyncio.gather(first, small, return_exceptions=True)
-        assert pool.depth == pool.backlog == 0
-
-    asyncio.run(scenario())
+async def test_a_large_request_waits_for_all_of_other_large_ones(gate: Gate) -> None:
+    pool = gate.pool(request_timeout_s=20)  # 5000 texts may wait
+    first = asyncio.create_task(pool.encode(numbered("first", 4000)))
+    await until(lambda: pool.depth == 25)
+    with pytest.raises(Overloaded, match=r"and 1001 of the request would take about 10 s; at most 10 s"):
+        await pool.encode(numbered("second", 1001))
+    small = asyncio.create_task(pool.encode(numbered("small", 25)))
+    await until(lambda: pool.depth == 50)
+    for one in (first, small):
+        one.cancel()
+    await asyncio.gather(first, small, return_exceptions=True)
+    assert pool.depth == pool.backlog == 0
 
 
-def test_the_time_limit_is_one_for_all_of_a_large_request() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=1)
-        pool.start()
-        large = asyncio.create_task(pool.encode(numbered("large", 300)))
-        with pytest.raises(Overloaded, match=r"284 of the request's 300 .* 1 s \(CROSSLET_REQUEST_T.*send fewer"):
-            await large
-        assert pool.depth == pool.backlog == 0
-        gate.opened.set()
-        pool.close()
-        assert gate.seen == ["large 0"]
-
-    asyncio.run(scenario())
+async def test_the_time_limit_is_one_for_all_of_a_large_request(gate: Gate) -> None:
+    pool = gate.started_pool(request_timeout_s=1)
+    large = asyncio.create_task(pool.encode(numbered("large", 300)))
+    with pytest.raises(Overloaded, match=r"284 of the request's 300 .* 1 s \(CROSSLET_REQUEST_T.*send fewer"):
+        await large
+    assert pool.depth == pool.backlog == 0
+    gate.opened.set()
+    pool.close()
+    assert gate.seen == ["large 0"]
 
 
-def test_equal_texts_of_a_large_request_are_computed_once() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        gate.opened.set()
-        pool = gated_pool(gate, workers=2)
-        batch = await pool.encode([*numbered("large", 200), "twice", *numbered("large", 200), "twice"])
-        pool.close()
-        assert len(gate.seen) == 201
-        assert batch.embeddings[200, 0] == batch.embeddings[401, 0] == len("twice")
-
-    asyncio.run(scenario())
+async def test_equal_texts_of_a_large_request_are_computed_once(gate: Gate) -> None:
+    pool = gate.started_pool(workers=2)
+    gate.opened.set()
+    batch = await pool.encode([*numbered("large", 200), "twice", *numbered("large", 200), "twice"])
+    pool.close()
+    assert len(gate.seen) == 201
+    assert batch.embeddings[200, 0] == batch.embeddings[401, 0] == len("twice")
 
 
-def test_a_text_that_fails_late_in_a_large_request_is_named() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        gate.opened.set()
-        pool = gated_pool(gate)
-        with pytest.raises(InputError) as caught:
-            await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)])
-        assert caught.value.position == 150
-        assert pool.depth == pool.backlog == 0
-        batch = await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)], skip_failed=True)
-        assert list(batch.failed) == [150]
-        assert len(batch.embeddings) == 300
-        pool.close()
-
-    asyncio.run(scenario())
+async def test_a_text_that_fails_late_in_a_large_request_is_named(gate: Gate) -> None:
+    pool = gate.started_pool()
+    gate.opened.set()
+    with pytest.raises(InputError) as caught:
+        await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)])
+    assert caught.value.position == 150
+    assert pool.depth == pool.backlog == 0
+    batch = await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)], skip_failed=True)
+    assert list(batch.failed) == [150]
+    assert len(batch.embeddings) == 300
 
 
-def test_known_and_repeated_texts_add_no_time_to_the_estimate() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        pool = pool_over(gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
-        texts = [f"a {number}" for number in range(2000)]
-        repeated = [texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9]]
-        calls = [asyncio.create_task(pool.encode(one)) for one in repeated]
-        await until(lambda: pool.depth == 9011)
-        with pytest.raises(Overloaded, match=r"and 3000 of the request"):
-            await pool.encode([*texts, *(f"e {number}" for number in range(3000))])
-        gate.opened.set()
-        pool.start()
-        answered = await asyncio.gather(*calls)
-        pool.close()
-        assert [len(batch.embeddings) for batch in answered] == [2000, 2000, 3001, 2010]
-        assert len(gate.seen) == 2003
-
-    asyncio.run(scenario())
+async def test_known_and_repeated_texts_add_no_time_to_the_estimate(gate: Gate) -> None:
+    pool = gate.pool(max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
+    texts = [f"a {number}" for number in range(2000)]
+    repeated = [texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9]]
+    calls = [asyncio.create_task(pool.encode(one)) for one in repeated]
+    await until(lambda: pool.depth == 9011)
+    with pytest.raises(Overloaded, match=r"and 3000 of the request"):
+        await pool.encode([*texts, *(f"e {number}" for number in range(3000))])
+    gate.opened.set()
+    pool.start()
+    answered = await asyncio.gather(*calls)
+    pool.close()
+    assert [len(batch.embeddings) for batch in answered] == [2000, 2000, 3001, 2010]
+    assert len(gate.seen) == 2003
 
 
-def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) -> None:
-    async def scenario() -> None:
-        def encode(text: TextInput, truncate: bool) -> Encoded:
-            time.sleep(0.05 if len(text) > 500 else 0)
-            return encoder.encode(text[:8], truncate)
+async def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) -> None:
+    def encode(text: TextInput, truncate: bool) -> Encoded:
+        time.sleep(0.05 if len(text) > 500 else 0)
+        return encoder.encode(text[:8], truncate)
 
-        pool = pool_over(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
-        pool.start()
-        for number in range(40):
-            await pool.encode([f"{number}" + "x" * 501])
-        await asyncio.gather(*(pool.encode([f"{number}"]) for number in range(300)))  # 300 times 50 ms would be refused
-        pool.close()
-
-    asyncio.run(scenario())
+    pool = pool_over(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
+    pool.start()
+    for number in range(40):
+        await pool.encode([f"{number}" + "x" * 501])
+    await asyncio.gather(*(pool.encode([f"{number}"]) for number in range(300)))  # 300 times 50 ms would be refused
+    pool.close()
 
 
-def test_cached_vector_is_bit_identical_and_needs_no_worker(encoder: Encoder) -> None:
-    async def scenario() -> None:
-        cache = VectorCache(10**6, fingerprint="f", dim=16)
-        seen: list[TextInput] = []
+async def test_cached_vector_is_bit_identical_and_needs_no_worker(encoder: Encoder) -> None:
+    cache = VectorCache(10**6, fingerprint="f", dim=16)
+    seen: list[TextInput] = []
 
-        def encode(text: TextInput, truncate: bool) -> Encoded:
-            seen.append(text)
-            return encoder.encode(text, truncate)
+    def encode(text: TextInput, truncate: bool) -> Encoded:
+        seen.append(text)
+        return encoder.encode(text, truncate)
 
-        pool = pool_over(encode, workers=1, max_queue_texts=10, cache=cache)
-        pool.start()
-        first = await pool.encode(["guitar", "guitar " * 50])
-        again = await pool.encode(["guitar " * 50, "gitarre", "guitar"])
-        pool.close()
-        assert seen == ["guitar", "guitar " * 50, "gitarre"]
-        assert again.embeddings[[2, 0]].tobytes() == first.embeddings.tobytes()
-        assert again.truncated == (0,)
-        assert (cache.hits, cache.misses) == (2, 3)
-
-    asyncio.run(scenario())
+    pool = pool_over(encode, workers=1, max_queue_texts=10, cache=cache)
+    pool.start()
+    first = await pool.encode(["guitar", "guitar " * 50])
+    again = await pool.encode(["guitar " * 50, "gitarre", "guitar"])
+    pool.close()
+    assert seen == ["guitar", "guitar " * 50, "gitarre"]
+    assert again.embeddings[[2, 0]].tobytes() == first.embeddings.tobytes()
+    assert again.truncated == (0,)
+    assert (cache.hits, cache.misses) == (2, 3)
 
 
 def test_finished_request_leaves_no_garbage_cycle(encoder: Encoder) -> None:
