@@ -3,9 +3,11 @@
 Each batch is committed: after an interruption, the same command skips what is already there and continues.
 """
 
+import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,7 +81,8 @@ class Load:
         for batch, documents, vectors_PD, failed in embedded_batches(announced(), engine):
             for position, error in failed.items():
                 self.on_failed(f"{named(batch.documents[position].id)}: {error}")
-            place(sink, documents, vectors_PD, self.report)
+            with uninterrupted():
+                place(sink, documents, vectors_PD, self.report)
             in_flight -= Counter(document.id for document in batch.documents)
             self.report.unchanged += batch.unchanged
             self.report.failed += len(failed)
@@ -131,6 +134,22 @@ class Load:
             else:
                 batch.add(document, record.line, size=size)
         yield batch
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C until the block ends, so that store, index and counts agree and no lock stays held."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 def embedded_batches(

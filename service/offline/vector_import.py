@@ -21,7 +21,7 @@ from service.documents.readers.records import Record
 from service.documents.readers.sources import open_source
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.offline.embedding import Engine
-from service.offline.loading import BATCH_DOCUMENTS
+from service.offline.loading import BATCH_DOCUMENTS, uninterrupted
 
 SAMPLES = 32  # texts embedded for comparison
 MIN_COSINE = 0.9  # smallest accepted median
@@ -173,7 +173,9 @@ class VectorImport:
         Raises: StorageFull.
         """
         for batch in self._batches():
-            place(store, batch.documents, units(self._rows(batch)), self.report)
+            vectors_ND = units(self._rows(batch))
+            with uninterrupted():
+                place(store, batch.documents, vectors_ND, self.report)
             advance(len(batch.documents))
         return self.report
 

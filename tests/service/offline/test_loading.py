@@ -1,5 +1,6 @@
 import functools
 import itertools
+import signal
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -129,6 +130,19 @@ def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.Mon
     with pytest.raises(StorageFull):
         work.run(records(*((str(n), "x") for n in range(10))), shelf, length_engine)
     assert work.report.new == len(shelf.documents) == 4
+
+
+def test_ctrl_c_waits_until_a_batch_is_put_and_counted() -> None:
+    class Interrupted(Shelf):
+        def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
+            signal.raise_signal(signal.SIGINT)
+            return super().put(documents, vectors_ND)
+
+    shelf, report = Interrupted(), Report()
+    with pytest.raises(KeyboardInterrupt):
+        Load(up_to(100), stop, stop, report=report).run(records(("a", "x"), ("b", "y")), shelf, length_engine)
+    assert (report.new, sorted(shelf.documents)) == (2, ["a", "b"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_progress_reaches_the_end_even_without_changes() -> None:
