@@ -22,7 +22,7 @@ from training.evaluation.encoders import Model, encoders_behind_prompts
 from training.reranking.ranking import RankingSet, Scorer
 
 CHUNK = 64  # texts a thread takes at once
-Scores = list[NDArray[np.float32]]
+QueryScores = list[NDArray[np.float32]]
 
 
 def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
@@ -116,7 +116,7 @@ class TwoStageScorer:
     rerank_k: int
     weight: Weight
 
-    def __call__(self, found: RankingSet) -> Scores:
+    def __call__(self, found: RankingSet) -> QueryScores:
         """Minus the rank of each candidate."""
         first = self.first(found)
         orders = [np.argsort(-score_N, kind="stable") for score_N in first]

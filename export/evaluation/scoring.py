@@ -16,7 +16,7 @@ from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, Failure, evaluate_bitext, find_bitext, worst_failures
 from training.evaluation.lines import folders_under
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
-from training.evaluation.report import Scores, with_average
+from training.evaluation.report import MetricScores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
@@ -65,7 +65,7 @@ class Encoders:
     document: Encode
 
 
-def scores_of(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
+def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]:
     """Of a re-ranker, or of an encoder with its worst failures where they are asked for.
 
     Raises: EvaluationError: the model or a set is missing or malformed.
@@ -109,7 +109,7 @@ def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Cho
 
 def evaluate_folder(
     encode: Encode, data: Path, choice: Choice, *, query: Encode | None = None, document: Encode | None = None
-) -> Scores:
+) -> MetricScores:
     """Score every chosen set below `data`/eval, or below `data` if it has no `eval`. A set is named by its path.
 
     Args:   query, document: encoders for retrieval and search; None: `encode`.
@@ -118,7 +118,7 @@ def evaluate_folder(
     root = _root(data)
     once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
     encoders = Encoders(once[encode], once[query or encode], once[document or encode])
-    scores: Scores = {}
+    scores: MetricScores = {}
     for folder in folders_under(root):
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
         for kind in choice.kinds:
@@ -138,7 +138,7 @@ def evaluate_folder(
     return scores
 
 
-def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice) -> Scores:
+def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice) -> MetricScores:
     """Score a cross-encoder on the re-ranking sets of a folder.
 
     Raises: EvaluationError: another kind is requested, there is no such folder, or no set in it.
@@ -146,7 +146,7 @@ def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice)
     if choice.kinds != ("rerank",):
         raise EvaluationError("a cross-encoder has no embeddings; score it with --sets rerank")
     root = _root(data)
-    scores: Scores = {}
+    scores: MetricScores = {}
     for folder in folders_under(root):
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
         scores |= {f"{name}{metric}": values for metric, values in rerank_scores(scorers, folder, choice).items()}
@@ -173,7 +173,7 @@ def _root(data: Path) -> Path:
     return data / "eval" if (data / "eval").is_dir() else data
 
 
-def _sts(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _sts(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     pairs = [pair for pair in find_sts(folder) if choice.allows(languages_of(pair))]
     crosslingual = [pair for pair in pairs if not is_monolingual(pair)]
     monolingual = [pair for pair in pairs if is_monolingual(pair)]
@@ -183,14 +183,14 @@ def _sts(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     }
 
 
-def _paraphrase(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _paraphrase(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     found = find_paraphrases(folder)
     languages = [language for language in found if choice.allows([language])]
     scores = evaluate_paraphrases(encoders.text, found, languages)
     return {f"_{metric}": with_average(values) for metric, values in scores.items()}
 
 
-def _bitext(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _bitext(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     scores = evaluate_bitext(encoders.text, _chosen_bitext(folder, choice))
     return {f"_{metric}": with_average(values) for metric, values in scores.items()}
 
@@ -199,7 +199,7 @@ def _chosen_bitext(folder: Path, choice: Choice) -> dict[str, Bitext]:
     return {label: bitext for label, bitext in find_bitext(folder).items() if choice.allows(bitext.languages)}
 
 
-def _mining(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _mining(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     aligned = find_bitext(folder).items()
     found: dict[str, Callable[[], MiningRows]] = {
         label: partial(aligned_rows, bitext) for label, bitext in aligned if choice.allows(bitext.languages)
@@ -213,11 +213,11 @@ def _mining(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     }
 
 
-def _retrieval(encoders: Encoders, folder: Path, _: Choice) -> Scores:
+def _retrieval(encoders: Encoders, folder: Path, _: Choice) -> MetricScores:
     return {"": evaluate_retrieval(encoders.query, folder, encode_passages=encoders.document)}
 
 
-def _search(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _search(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     found = read_search(folder)
     if found is None:
         return {}
@@ -225,12 +225,12 @@ def _search(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries)) if queries else {}
 
 
-def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     own = BiEncoderScorer(encoders.query, encoders.document)
     return rerank_scores({"": own, "_bm25": bm25}, folder, choice)
 
 
-def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -> Scores:
+def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -> MetricScores:
     """Metrics of each scorer on a folder's questions and passages: all languages mixed, and by language pair.
 
     Args: scorers: suffix of the metric's name -> scorer.
@@ -248,7 +248,7 @@ def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -
     }
 
 
-SCORE_KIND: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
+SCORE_KIND: dict[str, Callable[[Encoders, Path, Choice], MetricScores]] = {
     "sts": _sts,
     "paraphrase": _paraphrase,
     "bitext": _bitext,

@@ -15,7 +15,7 @@ from fastapi import Depends, Request
 from service.api.request import Embedder, cost_headers, one_or_listed, runtime_of
 from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input
-from service.engine.scorers import Scorer, Scores
+from service.engine.scorers import ScoreArray, Scorer
 from service.errors import InvalidInput
 from service.runtime import Steps
 
@@ -32,8 +32,8 @@ class Ranking:
     ranked_by: the name of what scored.
     """
 
-    scores_N: Scores
-    raw_N: Scores
+    scores_N: ScoreArray
+    raw_N: ScoreArray
     batch: EncodedBatch
     is_query_cut: bool
     ranked_by: str
@@ -66,7 +66,7 @@ class ScorerInputs:
     inputs: list[Input]
     owners: list[int | None]
 
-    def best(self, batch: EncodedBatch, count: int) -> Scores:
+    def best(self, batch: EncodedBatch, count: int) -> ScoreArray:
         """Return the highest score among each passage's inputs."""
         owners = [owner for owner in self.owners if owner is not None]
         best_N = np.full(count, -np.inf)

@@ -17,7 +17,7 @@ from service.model.encoder import Encoder
 from service.model.reranker import Reranker
 
 Vectors = npt.NDArray[np.float32]
-Scores = npt.NDArray[np.float64]
+ScoreArray = npt.NDArray[np.float64]
 
 HIGHEST = 1 - 2**-25  # between 1 and the float32 below: a score that was rounded to 1 has a finite logit
 LOWEST = 2**-126
@@ -38,7 +38,7 @@ class Scorer(Protocol):
     def vectors(self, batch: EncodedBatch) -> Vectors:
         """Return this scorer's rows of the batch."""
 
-    def raw(self, vectors_ND: Vectors) -> Scores:
+    def raw(self, vectors_ND: Vectors) -> ScoreArray:
         """Return the scores of all inputs after those of `before`."""
 
 
@@ -65,11 +65,11 @@ class CosineScorer:
         """Return the embeddings of the texts."""
         return batch.embeddings
 
-    def raw(self, vectors_ND: Vectors) -> Scores:
+    def raw(self, vectors_ND: Vectors) -> ScoreArray:
         """Return cosines with the first vector."""
         # einsum, not BLAS: a cosine's bits then do not depend on the other passages.
         cosine_N = np.einsum("nd,d->n", vectors_ND[1:], vectors_ND[0])
-        clipped_N: Scores = np.clip(cosine_N.astype(np.float64), -1, 1)  # float64: no two cosines become one score
+        clipped_N: ScoreArray = np.clip(cosine_N.astype(np.float64), -1, 1)  # float64: no two cosines become one score
         return clipped_N
 
 
@@ -97,7 +97,7 @@ class PairScorer:
         """Return the scores of the pairs."""
         return batch.scores_P1
 
-    def raw(self, vectors_ND: Vectors) -> Scores:
+    def raw(self, vectors_ND: Vectors) -> ScoreArray:
         """Return the scores as they are."""
         return vectors_ND[:, 0].astype(np.float64)
 
@@ -125,7 +125,7 @@ class Scoring:
         assert scorer is not None  # noqa: S101 - `scoring_of`
         return scorer.name
 
-    def scores(self, best: Sequence[Scores]) -> tuple[Scores, Scores]:
+    def scores(self, best: Sequence[ScoreArray]) -> tuple[ScoreArray, ScoreArray]:
         """Return scores in [0, 1], and the raw scores, in the same order.
 
         Args: best: for each of `scorers`, the best score of each passage's parts.
@@ -143,8 +143,8 @@ def scoring_of(encoder: Encoder, reranker: Reranker | None, weight: Weight) -> S
     return Scoring(None if weight == "alone" else CosineScorer(encoder), PairScorer(reranker), weight)
 
 
-def _logits(pair_N: Scores) -> Scores:
+def _logits(pair_N: ScoreArray) -> ScoreArray:
     """log(p / (1 - p))."""
     p_N = np.clip(pair_N, LOWEST, HIGHEST)
-    logit_N: Scores = np.log(p_N) - np.log1p(-p_N)
+    logit_N: ScoreArray = np.log(p_N) - np.log1p(-p_N)
     return logit_N

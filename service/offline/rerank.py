@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from service.engine.pairs import encode_with, scored
-from service.engine.scorers import PairScorer, Scorer, Scores, Scoring, scoring_of
+from service.engine.scorers import PairScorer, ScoreArray, Scorer, Scoring, scoring_of
 from service.model.encoder import Encoded, choose_encoder
 from service.process.cpus import usable_cpus
 from service.runtime import load_reranker
@@ -25,10 +25,10 @@ def score_all(query: str, passages: Iterable[str], settings: Settings, *, window
     scoring, encode = _models(settings)
     before = {scorer: [encode(text, True).vector for text in scorer.before(query)] for scorer in scoring.scorers}
 
-    def best(scorer: Scorer, passage: str) -> Scores:
+    def best(scorer: Scorer, passage: str) -> ScoreArray:
         parts = scorer.windows(query, passage) if windows else [scorer.whole(query, passage)]
         vectors_ND = np.array([*before[scorer], *(encode(part, True).vector for part in parts)])
-        best_1: Scores = scorer.raw(vectors_ND).max(keepdims=True)
+        best_1: ScoreArray = scorer.raw(vectors_ND).max(keepdims=True)
         return best_1
 
     def score(passage: str) -> float:

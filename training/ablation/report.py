@@ -11,7 +11,7 @@ from training.ablation.document import Block, FigureBlock, Heading, Paragraph, T
 from training.ablation.findings import Verdict, compare, judge, measure_noise
 from training.ablation.paper import CITATION, MODELS, PAIRS, published_row
 from training.ablation.plots import draw_depth, draw_layers, draw_losses, draw_objectives
-from training.ablation.results import Result, Results, Scores, is_on_sts2017, scores_of_metric
+from training.ablation.results import Result, Results, SetScores, is_on_sts2017, scores_of_metric
 from training.ablation.spec import AblationSpec, Metric
 from training.models.encoder import ParameterCounts
 
@@ -122,7 +122,7 @@ def models_table(results: Results) -> Table:
     return Table(header, rows, "One training each.", parts)
 
 
-def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCounts | None]]:
+def _scored_models(results: Results) -> Iterator[tuple[str, SetScores, ParameterCounts | None]]:
     """Name, scores and size of every start and assistant, each once, then of every cell."""
     for step, name in (("start", "before any stage"), ("assistant", "assistant, after stage 1")):
         found: dict[Path, Result] = {}

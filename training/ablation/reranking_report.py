@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from training.ablation.document import Block, Heading, Paragraph, Table
 from training.ablation.findings import Verdict
 from training.ablation.report import short
-from training.ablation.reranking_study import Scores, StudyCell, StudySpec, mono_positives_pair, seeds_of
+from training.ablation.reranking_study import StudyCell, StudyScores, StudySpec, mono_positives_pair, seeds_of
 from training.reranking.job import BI_ENCODER, BM25, RERANKER
 from training.reranking.ranking import MIXED
 
@@ -37,7 +37,7 @@ def zero_shot_of(label: str) -> dict[str, tuple[float, float, float]] | None:
     return next((rows for name, rows in ZERO_SHOT.items() if label.startswith(name)), None)
 
 
-Trained = list[dict[str, Scores]]  # for each seed the scores of its finished cells
+Trained = list[dict[str, StudyScores]]  # for each seed the scores of its finished cells
 NOTHING = "–"
 BEFORE_AND_AFTER = ("mixed", "XPI + mixed")
 BASELINES = {BI_ENCODER: "bi-encoder alone", BM25: "BM25"}
@@ -85,7 +85,7 @@ class StudyReport:
         yield Paragraph(self._made_by())
 
     def _trained(self) -> Trained:
-        trained: dict[int, dict[str, Scores]] = {seed: {} for seed in seeds_of(self.spec)}
+        trained: dict[int, dict[str, StudyScores]] = {seed: {} for seed in seeds_of(self.spec)}
         for cell in self.cells:
             if (scores := cell.scores()) is not None:
                 trained[cell.run.config.seed][cell.name] = scores
@@ -210,12 +210,12 @@ def _labels(trained: Trained) -> list[str]:
     return sorted({label for scores in trained for found in scores.values() for label in found})
 
 
-def _score(scores: dict[str, Scores], name: str, label: str, metric: str) -> float | None:
+def _score(scores: dict[str, StudyScores], name: str, label: str, metric: str) -> float | None:
     by_set = scores.get(name, {})
     return by_set[label][RERANKER][metric].get(MIXED) if label in by_set else None
 
 
-def _mean(scores: dict[str, Scores], name: str, metric: str) -> float | None:
+def _mean(scores: dict[str, StudyScores], name: str, metric: str) -> float | None:
     found = [_score(scores, name, label, metric) for label in scores.get(name, {})]
     there = [score for score in found if score is not None]
     return fmean(there) if there else None

@@ -26,7 +26,7 @@ OTHER_MONO_POSITIVES: dict[MonoPositives, tuple[str, MonoPositives]] = {  # of t
     "paraphrases": ("XPI without paraphrases + mixed", "none"),
     "none": ("XPI with paraphrases + mixed", "paraphrases"),
 }
-Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
+StudyScores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
 
 
 class StudySpec(ConfigModel):
@@ -53,7 +53,7 @@ class StudyCell:
         """Whether it is trained and measured."""
         return (self.run.out / "final" / DONE).exists()
 
-    def scores(self) -> Scores | None:
+    def scores(self) -> StudyScores | None:
         """What it scores; None: not trained yet."""
         return read_scores(self.run.out) if self.is_done else None
 

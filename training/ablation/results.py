@@ -18,10 +18,10 @@ from training.pipeline.run import CHECKPOINT
 from training.pipeline.runner import DONE
 
 STSB, STS2017 = "stsb_test", "sts2017"
-Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100
+SetScores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100
 
 
-def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
+def scores_of_metric(scores: SetScores | None, metric: Metric) -> dict[str, float]:
     """The scores of a metric by pair (English first) or language, with the average; empty if there are none."""
     sts = STS2017 if is_on_sts2017(scores) else STSB
     name = {"mono": f"{sts}_monolingual", "cross": sts, "tatoeba": "tatoeba_p1"}[metric]
@@ -29,7 +29,7 @@ def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
     return {f"en-{pair[:-3]}" if pair.endswith("-en") else pair: score for pair, score in found.items()}
 
 
-def is_on_sts2017(scores: Scores | None) -> bool:
+def is_on_sts2017(scores: SetScores | None) -> bool:
     """Whether STS scores are on STS2017, as in the paper; otherwise they are on the STS benchmark's test set."""
     return scores is not None and STS2017 in scores and not any(name.startswith(STSB) for name in scores)
 
@@ -46,11 +46,11 @@ class Result:
         return self.trial.cell
 
     @cached_property
-    def scores(self) -> Scores | None:
+    def scores(self) -> SetScores | None:
         """Scores of the finished student."""
         return self.scores_of(self.trial.result)
 
-    def scores_of(self, step: str) -> Scores | None:
+    def scores_of(self, step: str) -> SetScores | None:
         """Scores of a step's model; None if it was not scored."""
         record = self._read(f"{step}-scores", "scores.json")
         return None if record is None else {name: dict(values) for name, values in record.items()}

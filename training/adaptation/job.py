@@ -19,7 +19,7 @@ from training.adaptation.trainer import Settings, copy_state, keep_rows, mover, 
 from training.alignment.candidates import choose
 from training.alignment.job import Sides, sts_scores
 from training.alignment.pairs import Pair, PairFile, Split
-from training.alignment.probe import Scores, embed_probe, losses_of, probe_scores
+from training.alignment.probe import ProbeScores, embed_probe, losses_of, probe_scores
 from training.alignment.vectors import Known
 from training.evaluation.bitext import score_bitext
 from training.evaluation.encoders import Model, TextEncoder
@@ -70,16 +70,16 @@ class Training:
     before_p1: float
     candidates: list[Candidate]
     chosen: Candidate
-    lost: dict[float, Scores]
+    lost: dict[float, ProbeScores]
 
 
 @dataclass(frozen=True)
 class Served:
     """What a served model scores.  test: P@1 and P@5 x 100.  sides: unit vectors of the test, for the plot."""
 
-    test: Scores
-    probe: Scores
-    sts: Scores
+    test: ProbeScores
+    probe: ProbeScores
+    sts: ProbeScores
     sides: Sides
 
 
@@ -103,7 +103,7 @@ def adapt(task: Task) -> Training:
     def encoder_of(start: Start) -> TextEncoder:
         return TextEncoder(model, start.tokenizer, max_length=start.max_length, bf16=True)
 
-    def elsewhere(encode: Encode) -> tuple[Scores, Scores]:
+    def elsewhere(encode: Encode) -> tuple[ProbeScores, ProbeScores]:
         known = Known(encode, "similarity")
         return probe_scores(embed_probe(encode, languages)), sts_scores(known, task.data, languages)
 
@@ -134,7 +134,7 @@ def adapt(task: Task) -> Training:
         lost[one.strength] = losses_of(probe, probe_then) | losses_of(sts, sts_then)
         return not lost[one.strength]
 
-    lost: dict[float, Scores] = {}
+    lost: dict[float, ProbeScores] = {}
     candidates = sorted(map(candidate, STRENGTHS), key=lambda one: -one.dev_p1)  # of equals, the weaker first
     chosen, _ = choose(candidates, harmless)
     move(chosen.strength)
@@ -170,7 +170,7 @@ def served_scores(model: Model, task: Task, *, name: str) -> Served:
     return Served(score_bitext(left, right), probe, sts_scores(known, task.data, task.model.languages), (left, right))
 
 
-def lost_of(before: Served, after: Served) -> Scores:
+def lost_of(before: Served, after: Served) -> ProbeScores:
     """What lost more than is allowed."""
     return losses_of(before.probe, after.probe) | losses_of(before.sts, after.sts)
 

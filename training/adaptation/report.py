@@ -8,7 +8,7 @@ from pathlib import Path
 from training.ablation.document import Block, Heading, Paragraph, Table, write_document
 from training.adaptation.job import Served, Task, Training, lost_of
 from training.adaptation.start import Fertility
-from training.alignment.probe import Scores
+from training.alignment.probe import ProbeScores
 from training.alignment.report import SCORES, STS_NOTE, changes_table, left_out, planes, probe_note, verdict
 
 
@@ -66,7 +66,7 @@ def _cut(name: str, found: Fertility) -> list[str]:
     return [name, f"{found.pieces_a_word:.2f}", f"{found.characters_a_piece:.2f}", f"{100 * found.unknown:.1f} %"]
 
 
-def _harmed(lost: Scores | None) -> str:
+def _harmed(lost: ProbeScores | None) -> str:
     """Points lost by language; nothing where the probe was not looked at."""
     if lost is None:
         return ""

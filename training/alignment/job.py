@@ -12,7 +12,7 @@ from pathlib import Path
 from training.alignment.candidates import Candidate, Method, choose, make_candidates, procrustes, ridge
 from training.alignment.layers import Means, Vectors
 from training.alignment.pairs import Pair, PairFile, Split, split_file
-from training.alignment.probe import Scores, embed_probe, losses_of, probe_scores
+from training.alignment.probe import ProbeScores, embed_probe, losses_of, probe_scores
 from training.alignment.trainer import Epoch, Pairs, Settings
 from training.alignment.vectors import Known
 from training.errors import AlignmentError
@@ -49,10 +49,10 @@ class Outcome:
     candidates: list[Candidate]
     chosen: Candidate
     epochs: list[Epoch]
-    scores: dict[str, Scores]
-    probe: tuple[Scores, Scores]
-    sts: tuple[Scores, Scores]
-    lost: Scores
+    scores: dict[str, ProbeScores]
+    probe: tuple[ProbeScores, ProbeScores]
+    sts: tuple[ProbeScores, ProbeScores]
+    lost: ProbeScores
     before: Sides
     after: Sides
 
@@ -75,12 +75,12 @@ def align(task: Task, progress: Callable[[Epoch], None] = lambda epoch: None) ->
     candidates = make_candidates(train, dev, task.settings, task.method, seen)
     probe = embed_probe(known, task.model.languages)
 
-    def sts(head: Callable[[Vectors], Vectors]) -> Scores:
+    def sts(head: Callable[[Vectors], Vectors]) -> ProbeScores:
         return sts_scores(lambda texts: head(known(texts)), task.data, task.model.languages)
 
     probe_before, sts_before = probe_scores(probe), sts(unit_rows)
 
-    def lost(head: Candidate) -> Scores:
+    def lost(head: Candidate) -> ProbeScores:
         """Of the probe first: it costs less than STS."""
         return losses_of(probe_before, probe_scores(probe, head)) or losses_of(sts_before, sts(head))
 
@@ -106,7 +106,7 @@ def pairs_of(texts: list[Pair], known: Known) -> Pairs:
     return Pairs.of(known(left), known(right), texts)
 
 
-def scores_of_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, Scores]:
+def scores_of_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, ProbeScores]:
     """P@1 and P@5 x 100 of the test, before and after, each with the same normalisations; means are those of `train`.
 
     Rows for one side alone are rivals that cannot be served.
@@ -124,7 +124,7 @@ def scores_of_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, Sc
     return {name: score_bitext(*sides) for name, sides in rows.items()}
 
 
-def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | None) -> Scores:
+def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | None) -> ProbeScores:
     """Spearman x 100 of the sets under `data` in these languages; {} without data.
 
     Raises: AlignmentError: `data` has no such sets.
@@ -138,7 +138,7 @@ def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | Non
     return evaluate_sts(encode, folder, pairs, rows=300)
 
 
-def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Scores:
+def changes(before: Mapping[str, float], after: Mapping[str, float]) -> ProbeScores:
     """What each gained."""
     return {name: round(after[name] - before[name], 2) for name in before}
 

@@ -19,7 +19,7 @@ from training.evaluation.vectors import Encode, unit_rows
 
 PROBE = Path(__file__).parent / "probe.tsv"
 MAX_LOSS = 0.5  # points of a language
-Scores = dict[str, float]
+ProbeScores = dict[str, float]
 
 
 @cache
@@ -42,7 +42,7 @@ def embed_probe(encode: Encode, languages: Sequence[str] | None) -> dict[str, Ve
     return dict(zip(chosen, np.split(vectors_ND, len(chosen)), strict=True))
 
 
-def probe_scores(vectors: Mapping[str, Vectors], head: Callable[[Vectors], Vectors] = unit_rows) -> Scores:
+def probe_scores(vectors: Mapping[str, Vectors], head: Callable[[Vectors], Vectors] = unit_rows) -> ProbeScores:
     """Of each language, P@1 x 100 between it and each other one, both ways, the mean of all; {} with fewer than two.
 
     Args: head: what vectors go through before they are compared by cosine.
@@ -60,7 +60,7 @@ def probe_scores(vectors: Mapping[str, Vectors], head: Callable[[Vectors], Vecto
     return {name: round(float(np.mean(hits)), 2) for name, hits in found.items() if hits}
 
 
-def losses_of(before: Scores, after: Scores, *, most: float = MAX_LOSS) -> Scores:
+def losses_of(before: ProbeScores, after: ProbeScores, *, most: float = MAX_LOSS) -> ProbeScores:
     """What lost more than so many points, and how many: {} where nothing did."""
     lost = {name: round(before[name] - after[name], 2) for name in before}
     return {name: points for name, points in lost.items() if points > most}

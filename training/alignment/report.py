@@ -11,7 +11,7 @@ from training.ablation.document import Block, FigureBlock, Heading, Paragraph, T
 from training.ablation.plots import Panel, SentenceMap, draw_map, mean_cosines
 from training.alignment.job import Outcome, Sides, Task, changes
 from training.alignment.pairs import PairFile
-from training.alignment.probe import MAX_LOSS, Scores, read_probe
+from training.alignment.probe import MAX_LOSS, ProbeScores, read_probe
 
 PLOTTED = 100  # sentences a side
 STS_NOTE = "Spearman, 300 rows of each dev set."
@@ -73,7 +73,7 @@ def plot(name: str, sides: Sides, languages: tuple[str, str]) -> Panel:
     return draw_map(name, SentenceMap(list(languages), points, same, others), title=title)
 
 
-def verdict(lost: Scores) -> Paragraph:
+def verdict(lost: ProbeScores) -> Paragraph:
     """Whether a language is harmed."""
     if not lost:
         return Paragraph(f"No language loses more than {MAX_LOSS} points.")
@@ -96,7 +96,7 @@ def probe_note() -> str:
     )
 
 
-def changes_table(title: str, scores: tuple[Scores, Scores], note: str) -> Iterator[Block]:
+def changes_table(title: str, scores: tuple[ProbeScores, ProbeScores], note: str) -> Iterator[Block]:
     """A table of scores before and after; nothing without scores."""
     before, after = scores
     if not before:

@@ -11,7 +11,7 @@ from training.evaluation.bitext import evaluate_bitext, evaluate_tatoeba, find_b
 from training.evaluation.sts import evaluate_sts
 from training.evaluation.vectors import Encode, each_text_once
 
-Scores = dict[str, dict[str, float]]  # metric -> language, pair or detail -> score
+MetricScores = dict[str, dict[str, float]]  # metric -> language, pair or detail -> score
 AVERAGE = "average"
 HELD_OUT = "held_out"  # the folder under eval/ of pairs held out of a run's own text (`training.pipeline.inputs`)
 HELD_OUT_METRIC = "held_out_p1"
@@ -24,7 +24,7 @@ def evaluate(
     *,
     sts_rows: int | None = None,
     tatoeba_rows: int | None = None,
-) -> Scores:
+) -> MetricScores:
     """Score STSb dev and test, STS2017, Tatoeba P@1 and held-out pairs, whichever exist, each with its average.
 
     Args: sts_rows: at most this many rows a file, evenly spaced.  tatoeba_rows: at most the first N rows.  None: all.
@@ -66,7 +66,7 @@ def with_average(values: dict[str, float]) -> dict[str, float]:
     return {**values, AVERAGE: round(sum(values.values()) / len(values), 2)} if values else {}
 
 
-def markdown(scores: Scores) -> str:
+def markdown(scores: MetricScores) -> str:
     """Format scores as tables: metrics with the same columns share a table; the average is last."""
     tables = []
     for columns, metrics in groupby(scores, key=lambda metric: [name for name in scores[metric] if name != AVERAGE]):

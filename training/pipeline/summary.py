@@ -10,7 +10,7 @@ import numpy as np
 
 from training.corpora.corpus import Corpus
 from training.corpora.sources.catalog import load_catalog
-from training.evaluation.report import HELD_OUT_METRIC
+from training.evaluation.report import HELD_OUT_METRIC, MetricScores
 from training.evaluation.sts import find_sts, spread
 from training.pipeline.run import CHECKPOINT, Run
 from training.system.files import write_json_atomically
@@ -20,13 +20,11 @@ PARITY_TEXTS = 2  # a language
 CALIBRATION_TEXTS = 100  # a language, for the exporter's activation scales
 WORST_PAIRS = 3  # named in the model card
 
-Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
-
 
 def write_summary(run: Run, folder: Path) -> None:
     """Gather scores, data sources, parity texts and the quality gate's sentences."""
     config, last = run.config, run.models[-1]
-    scores: dict[str, Scores] = {
+    scores: dict[str, MetricScores] = {
         model: json.loads(path.read_text(encoding="utf-8"))
         for model in run.models
         if (path := run.out / f"{model}-scores" / "scores.json").exists()
@@ -62,7 +60,7 @@ def pairs_seen(stage: Path) -> int:
     return pairs
 
 
-def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
+def weaknesses(scores: MetricScores, start: MetricScores | None) -> list[str]:
     """Sentences for the model card: the weakest pairs, and those that training made worse.
 
     Args: start: scores of the untrained start; None: it was not scored.
@@ -130,7 +128,7 @@ def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
     return rows if len({score for score, _, _ in rows}) > 1 else []  # else the export would refuse them
 
 
-def _averages(scores: dict[str, Scores]) -> dict[str, dict[str, float]]:
+def _averages(scores: dict[str, MetricScores]) -> dict[str, dict[str, float]]:
     return {step: {name: values["average"] for name, values in each.items()} for step, each in scores.items()}
 
 

@@ -19,11 +19,19 @@ GATE_QUESTIONS = 100  # of validation: what the exporter's quality gate is measu
 GATE_CANDIDATES = 20  # each
 CALIBRATION_QUESTIONS = 100  # of each source: pairs that the exporter fixes the steps of activations by
 
-Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]  # set -> scorer -> metric -> couple -> x 100
+RankingScores = Mapping[
+    str, Mapping[str, Mapping[str, Mapping[str, float]]]
+]  # set -> scorer -> metric -> couple -> x 100
 
 
 def write_record(
-    folder: Path, config: RerankConfig, data: RerankData, *, git_commit: str, pairs_seen: dict[str, int], scores: Scores
+    folder: Path,
+    config: RerankConfig,
+    data: RerankData,
+    *,
+    git_commit: str,
+    pairs_seen: dict[str, int],
+    scores: RankingScores,
 ) -> None:
     """Gather scores, data sources, and the pairs for calibration and the quality gate."""
     record = {
@@ -41,7 +49,7 @@ def write_record(
     write_json_atomically(folder / RECORD_FILE, record)
 
 
-def by_metric(scores: Scores) -> dict[str, dict[str, Mapping[str, float]]]:
+def by_metric(scores: RankingScores) -> dict[str, dict[str, Mapping[str, float]]]:
     """Return a table for each set and metric: scorer -> couple of languages -> score x 100."""
     return {
         f"{name}, {metric}": {scorer: values[metric] for scorer, values in by_scorer.items()}

@@ -16,7 +16,7 @@ from training.system.device import autocast
 
 BATCH, GPU_BATCH = 64, 512  # pairs
 CHUNK = 16_384  # pairs tokenised at once, sorted by length
-Scores = list[NDArray[np.float32]]
+QueryScores = list[NDArray[np.float32]]
 
 
 class CrossEncoderScorer:
@@ -34,7 +34,7 @@ class CrossEncoderScorer:
         self.tokenizer = PairTokenizer(tokenizer, max_length=max_length)
         self.bf16 = bf16
 
-    def __call__(self, ranking_set: RankingSet) -> Scores:
+    def __call__(self, ranking_set: RankingSet) -> QueryScores:
         """Score each query's candidates."""
         queries = [query for query, row in zip(ranking_set.queries, ranking_set.candidates, strict=True) for _ in row]
         passages = [ranking_set.passages[index] for row in ranking_set.candidates for index in row.tolist()]
@@ -67,7 +67,7 @@ class BiEncoderScorer:
     def __init__(self, encode_query: Encode, encode_passage: Encode) -> None:
         self._query, self._passage = encode_query, encode_passage
 
-    def __call__(self, ranking_set: RankingSet) -> Scores:
+    def __call__(self, ranking_set: RankingSet) -> QueryScores:
         """Score each query's candidates."""
         # Only candidates are encoded: often a few of many passages.
         wanted_N = np.unique(np.concatenate([np.empty(0, np.int64), *ranking_set.candidates]))
@@ -79,7 +79,7 @@ class BiEncoderScorer:
         ]
 
 
-def bm25(ranking_set: RankingSet) -> Scores:
+def bm25(ranking_set: RankingSet) -> QueryScores:
     """BM25 over the set's passages."""
     scores_QN = bm25_scores(ranking_set.queries, ranking_set.passages)
     return [scores_N[row] for scores_N, row in zip(scores_QN, ranking_set.candidates, strict=True)]

@@ -19,8 +19,6 @@ LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents
 MAX_TERMS = 64  # of a query: codes and the rarest are looked up
 MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
 
-Scores = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class KeywordHits:
@@ -31,7 +29,7 @@ class KeywordHits:
     """
 
     rows: Rows
-    scores: Scores
+    scores: npt.NDArray[np.float64]
 
     @classmethod
     def none(cls) -> "KeywordHits":
