@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -35,6 +36,32 @@ def remember(argv: list[str]) -> int:
     return 7
 
 
+def need_a_package(_: list[str]) -> int:
+    import no_such_package  # noqa: F401
+
+    return 0
+
+
+Plug = Callable[[str], None]
+
+
+@pytest.fixture
+def plug(monkeypatch: pytest.MonkeyPatch) -> Plug:
+    """Make a function the command `evaluate`, as an installed package does."""
+
+    def plug(function: str) -> None:
+        plugin = EntryPoint("evaluate", function, cli.PLUGIN_GROUP)
+        monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+
+    return plug
+
+
+def put(documents: list[Document], vectors_ND: np.ndarray) -> None:
+    collection = load_collection(Settings(), load_encoder(Settings().model).manifest)
+    collection.put(documents, vectors_ND)
+    collection.close()
+
+
 def test_embed_prints_one_vector_a_text(crosslet: Crosslet, tiny_model: Path) -> None:
     rows = [json.loads(line) for line in crosslet("embed", *TEXTS[:2]).out.splitlines()]
     encoder = load_encoder(tiny_model)
@@ -47,16 +74,11 @@ def test_embed_reads_lines_from_standard_input(crosslet: Crosslet, monkeypatch: 
     assert len(crosslet("embed").out.splitlines()) == 2
 
 
-def test_bytes_that_are_no_utf_8_are_one_sentence(crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert crosslet("embed", "\udcff", status=2).err == "crosslet: text 1 is not valid UTF-8\n"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
-    assert crosslet("embed", status=2).err == "crosslet: standard input line 1 is not valid UTF-8\n"
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"\xef\xbb\xbf\nhallo\n\n\xff\n", "standard input line 4 is not valid UTF-8"),
+        (b"\xff\n", "standard input line 1 is not valid UTF-8\n"),
+        (b"\xef\xbb\xbf\nhallo\n\n\xff\n", "standard input line 4 is not valid UTF-8\n"),
         ("hallo\n".encode("utf-16"), "standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8"),
         (b"hallo\n" + b"a" * 200_000, "standard input line 2 has 200000 characters; the limit is 100000"),
     ],
@@ -68,12 +90,20 @@ def test_a_line_of_standard_input_that_is_no_text_is_named(
     assert crosslet("embed", status=2).err.startswith(f"crosslet: {complaint}")
 
 
+EMPTY = "is empty; every text needs at least one character"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "name"),
-    [(["embed", ""], "text 1"), (["embed", "hallo", ""], "text 2"), (["search", ""], "the query")],
+    ("arguments", "complaint"),
+    [
+        (["embed", ""], f"text 1 {EMPTY}"),
+        (["embed", "hallo", ""], f"text 2 {EMPTY}"),
+        (["search", ""], f"the query {EMPTY}"),
+        (["embed", "\udcff"], "text 1 is not valid UTF-8"),
+    ],
 )
-def test_an_empty_text_is_refused_as_over_http(arguments: list[str], name: str, crosslet: Crosslet) -> None:
-    assert crosslet(*arguments, status=2).err == f"crosslet: {name} is empty; every text needs at least one character\n"
+def test_a_text_is_refused_as_over_http(arguments: list[str], complaint: str, crosslet: Crosslet) -> None:
+    assert crosslet(*arguments, status=2).err == f"crosslet: {complaint}\n"
 
 
 @pytest.mark.parametrize("arguments", [["embed", "hallo"], ["search", "hallo"]])
@@ -84,22 +114,13 @@ def test_a_text_over_the_limit_is_refused_as_over_http(
     assert "has 5 characters; the limit is 4 (CROSSLET_MAX_TEXT_CHARS)" in crosslet(*arguments, status=2).err
 
 
-def test_output_is_utf_8_in_any_locale(tiny_model: Path, tmp_path: Path) -> None:
-    settings, encoder = Settings(data=tmp_path / "data", model=tiny_model), load_encoder(tiny_model)
-    text = "Größe 😀 日本語"
-    collection = load_collection(settings, encoder.manifest)
-    collection.put([Document("ü", text, {})], encoder.encode(text).vector[None])
-    collection.close()
+def test_output_is_utf_8_in_any_locale(tiny_model: Path) -> None:
+    encoder, text = load_encoder(tiny_model), "Größe 😀 日本語"
+    put([Document("ü", text, {})], encoder.encode(text).vector[None])
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     done = subprocess.run([*COMMAND, "search", "hallo"], env=environment, capture_output=True, check=True)
     assert json.loads(done.stdout.decode())["text"] == text
-    read = subprocess.run(
-        [*COMMAND, "embed"],
-        env=environment,
-        input=text.encode(),
-        capture_output=True,
-        check=True,
-    )
+    read = subprocess.run([*COMMAND, "embed"], env=environment, input=text.encode(), capture_output=True, check=True)
     assert np.array_equal(np.asarray(json.loads(read.stdout), np.float32), encoder.encode(text).vector)
 
 
@@ -155,21 +176,12 @@ def test_search_reads_the_store_beside_a_service(crosslet: Crosslet, tiny_model:
     serving.close()
 
 
-def test_search_by_keywords_finds_a_word_and_nothing_else(
-    crosslet: Crosslet, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collection = load_collection(Settings(), load_encoder(tiny_model).manifest)
-    documents = [Document("1", "Kettle WK-1702", {}), Document("2", "Toaster", {})]
-    collection.put(documents, np.eye(2, DIM, dtype=np.float32))
-    collection.close()
+def test_search_by_keywords_finds_a_word_and_nothing_else(crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch) -> None:
+    put([Document("1", "Kettle WK-1702", {}), Document("2", "Toaster", {})], np.eye(2, DIM, dtype=np.float32))
     (line,) = crosslet("search", "wk1702", "--mode", "keywords").out.splitlines()
     assert json.loads(line)["id"] == "1"
     monkeypatch.setenv("CROSSLET_SEARCH_MODE", "keywords")
     assert crosslet("search", "nothing of it").out == ""
-
-
-def test_search_without_a_store_is_one_sentence(crosslet: Crosslet) -> None:
-    assert "there is no document store" in crosslet("search", "hallo", status=2).err
 
 
 @pytest.mark.parametrize("arguments", [["search", "hallo"], ["index", "stats"], ["mine", "{}", "{}"]])
@@ -217,35 +229,20 @@ def test_a_model_with_token_ids_beyond_its_table_is_one_sentence(
     assert done.stdout == ""
 
 
-def test_another_package_can_add_a_subcommand(crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = EntryPoint("evaluate", "tests.service.cli.test_main:remember", cli.PLUGIN_GROUP)
-    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+def test_another_package_can_add_a_subcommand(crosslet: Crosslet, plug: Plug) -> None:
+    plug("tests.service.cli.test_main:remember")
     crosslet("evaluate", "--fast", status=7)
     assert SEEN == [["--fast"]]
     assert "crosslet evaluate" in crosslet("--help").out
 
 
-def test_command_of_a_missing_package_says_what_installs_it(
-    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plugin = EntryPoint("evaluate", "no_such_package:main", cli.PLUGIN_GROUP)
-    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
-    assert crosslet("evaluate", status=2).err == (
-        "crosslet: evaluate needs no_such_package: `make setup-dev` in a checkout installs it\n"
-    )
+def test_command_of_a_missing_package_says_what_installs_it(crosslet: Crosslet, plug: Plug) -> None:
+    plug("no_such_package:main")
+    sentence = "crosslet: evaluate needs no_such_package: `make setup-dev` in a checkout installs it\n"
+    assert crosslet("evaluate", status=2).err == sentence
     assert "evaluate" not in crosslet("--help").out
-
-
-def need_a_package(_: list[str]) -> int:
-    import no_such_package  # noqa: F401
-
-    return 0
-
-
-def test_package_missing_at_run_time_is_one_sentence(crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = EntryPoint("evaluate", "tests.service.cli.test_main:need_a_package", cli.PLUGIN_GROUP)
-    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
-    assert "evaluate needs no_such_package: `make setup-dev`" in crosslet("evaluate", status=2).err
+    plug("tests.service.cli.test_main:need_a_package")  # missing at run time
+    assert crosslet("evaluate", status=2).err == sentence
 
 
 @pytest.mark.parametrize(
@@ -259,36 +256,23 @@ def rows(output: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.fixture
-def passages(tmp_path: Path) -> Path:
-    path = tmp_path / "passages.txt"
-    path.write_text("\n\n".join([*TEXTS, TEXTS[0]]) + "\n", encoding="utf-8")
-    return path
-
-
 def test_rerank_prints_the_lines_that_a_service_would_put_first(
-    crosslet: Crosslet,
-    monkeypatch: pytest.MonkeyPatch,
-    passages: Path,
-    tiny_reranker: Path,
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_reranker: Path
 ) -> None:
-    query = "Who plays the guitar?"
+    query, texts, passages = "Who plays the guitar?", [*TEXTS, TEXTS[0]], tmp_path / "passages.txt"
+    passages.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
     for reranker, weight in ((None, "0.2"), (tiny_reranker, "0.2"), (tiny_reranker, "alone")):
         monkeypatch.setenv("CROSSLET_RERANKER", "" if reranker is None else str(reranker))
         monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", weight)
         reranked = rows(crosslet("rerank", query, passages, "--top-k", "4").out)
         with TestClient(create_app(load_runtime(Settings())), base_url="http://localhost") as client:
-            texts = [*TEXTS, TEXTS[0]]
             found = client.post("/rerank", json={"query": query, "texts": texts, "return_text": True}).json()[:4]
         expected = [{"line": 2 * one["index"] + 1, "score": one["score"], "text": one["text"]} for one in found]
         assert reranked == expected
 
 
 def test_rerank_reads_texts_of_jsonl_and_windows_of_long_ones(
-    crosslet: Crosslet,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    tiny_reranker: Path,
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_reranker: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_RERANKER", str(tiny_reranker))
     monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", "alone")
@@ -305,10 +289,7 @@ def test_rerank_reads_texts_of_jsonl_and_windows_of_long_ones(
 
 
 def test_rerank_refuses_what_is_no_passage_in_one_sentence(
-    crosslet: Crosslet,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    tiny_model: Path,
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
 ) -> None:
     path = tmp_path / "passages.txt"
     path.write_bytes(b"hallo\n\xff\n")

@@ -32,6 +32,16 @@ def repeats(tmp_path: Path) -> Path:
     return write(tmp_path / "a.txt", ["ok", "ok"])
 
 
+def bundled(crosslet: Crosslet, *arguments: object) -> list[str]:
+    """The lines that a command with the bundled model prints."""
+    return crosslet(*arguments, "--model", BUNDLED_MODEL).out.splitlines()
+
+
+def grouped_lines(crosslet: Crosslet, *arguments: object) -> list[list[int]]:
+    """The line numbers of each group that `dedup` prints."""
+    return [json.loads(line)["lines"] for line in crosslet("dedup", *arguments).out.splitlines()]
+
+
 def real_pairs() -> tuple[list[str], list[str]]:
     """English and German: 40 sentences of every day, and 108 of a grammar, which differ by a word or two."""
     everyday = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
@@ -74,11 +84,8 @@ def test_mine_tells_sentences_apart_that_differ_by_a_word(crosslet: Crosslet, tm
 
 def test_mine_finds_every_pair_of_lines_that_repeat(crosslet: Crosslet, tmp_path: Path) -> None:
     english, german = (side[:40] for side in real_pairs())
-    once = crosslet("mine", write(tmp_path / "a", english), write(tmp_path / "b", german), "--model", BUNDLED_MODEL)[
-        0
-    ].splitlines()
-    a, b = write(tmp_path / "a4", english * 4), write(tmp_path / "b4", german[::-1] * 4)
-    often = crosslet("mine", a, b, "--model", BUNDLED_MODEL)[0].splitlines()
+    once = bundled(crosslet, "mine", write(tmp_path / "a", english), write(tmp_path / "b", german))
+    often = bundled(crosslet, "mine", write(tmp_path / "a4", english * 4), write(tmp_path / "b4", german[::-1] * 4))
     assert len(once) > 30
     assert sorted(often) == sorted(once * 4)
 
@@ -108,9 +115,9 @@ def test_dedup_groups_translations_and_keeps_the_first(crosslet: Crosslet, tmp_p
     assert precision >= 0.9
     assert recall >= 0.3
     assert "pairs: 100%" in err
-    kept = crosslet("dedup", path, "--model", BUNDLED_MODEL, *options, "--keep", "first")[0]
+    kept = bundled(crosslet, "dedup", path, *options, "--keep", "first")
     repeats = {number for group in groups for number in group["lines"][1:]}
-    assert kept.splitlines() == [line for number, line in enumerate(lines, start=1) if number not in repeats]
+    assert kept == [line for number, line in enumerate(lines, start=1) if number not in repeats]
     print(f"\ndedup {options}, 20 translations among 60 lines: precision {precision:.3f}, recall {recall:.3f}")
 
 
@@ -128,16 +135,8 @@ def test_dedup_finds_words_with_white_space_at_their_ends(crosslet: Crosslet, tm
     words = ["Sarei", "guitar", "kůň", "Straße", "año", "été", "लड़का", "図書館", "안녕", "ışık"]
     texts = [text for word in words for text in (word, f"{word}\n")]
     path = write(tmp_path / "a.jsonl", [json.dumps({"text": text}) for text in texts])
-    out, _ = crosslet("dedup", path, "--model", BUNDLED_MODEL)
-    groups = [json.loads(line)["lines"] for line in out.splitlines()]
-    assert groups == [[number, number + 1] for number in range(1, 20, 2)]
-
-
-def test_a_tab_in_a_sentence_leaves_three_columns(crosslet: Crosslet, tmp_path: Path) -> None:
-    a, b = write(tmp_path / "a.txt", ["A\tman", "x"]), write(tmp_path / "b.txt", ["A\tman", "y"])
-    out = crosslet("mine", a, b, "--threshold", "0", "--k", "1")[0]
-    assert [line.count("\t") for line in out.splitlines()] == [2, 2]
-    assert "\tA man\tA man\n" in out
+    lines = grouped_lines(crosslet, path, "--model", BUNDLED_MODEL)
+    assert lines == [[number, number + 1] for number in range(1, 20, 2)]
 
 
 def test_lines_are_read_by_row_and_blank_ones_only_counted(tmp_path: Path) -> None:
@@ -293,15 +292,18 @@ def test_no_temporary_folder_is_needed(
     crosslet(command, *[repeats] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
 
 
-def test_a_byte_order_mark_is_no_part_of_a_text(crosslet: Crosslet, tmp_path: Path) -> None:
-    plain, objects = tmp_path / "a.txt", tmp_path / "a.jsonl"
-    plain.write_bytes(b"\xef\xbb\xbfok\nok\n")
-    assert json.loads(crosslet("dedup", plain)[0])["texts"] == ["ok", "ok"]
-    objects.write_bytes(b'\xef\xbb\xbf{"text": "ok"}\n{"text": "ok"}\n')
-    assert json.loads(crosslet("dedup", objects)[0])["texts"] == ["ok", "ok"]
-    plain.write_bytes(b"\xef\xbb\xbf\nok\n")
-    with Lines(plain) as lines:
-        assert [lines.text(row) for row in range(len(lines))] == ["ok"]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "ok\nok\n"),
+        ("a.jsonl", '{"text": "ok"}\n{"text": "ok"}\n'),
+        ("blank.txt", "\nok\nok\n"),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    with Lines(tmp_path / name) as lines:
+        assert [lines.text(row) for row in range(len(lines))] == ["ok", "ok"]
 
 
 def test_a_pair_is_one_line_whatever_its_texts_hold(crosslet: Crosslet, tmp_path: Path) -> None:
@@ -318,9 +320,8 @@ def test_equal_lines_are_found_at_a_threshold_of_one(
     crosslet: Crosslet, tmp_path: Path, margin: str, times: int
 ) -> None:
     path = write(tmp_path / "a.txt", [*TEXTS] * times)
-    out = crosslet("dedup", path, "--threshold", "1", "--margin", margin)[0]
-    groups = [json.loads(line)["lines"] for line in out.splitlines()]
-    assert groups == [[number + len(TEXTS) * n for n in range(times)] for number in range(1, len(TEXTS) + 1)]
+    lines = grouped_lines(crosslet, path, "--threshold", "1", "--margin", margin)
+    assert lines == [[number + len(TEXTS) * n for n in range(times)] for number in range(1, len(TEXTS) + 1)]
 
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])

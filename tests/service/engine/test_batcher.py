@@ -38,12 +38,21 @@ def take(window: Batcher, room: Callable[[int], int], *, mixed: bool = False, mo
     return window.take(room, mixed=mixed, most=most)
 
 
-def filled(*lengths: int) -> tuple[Batcher, list[Prepared]]:
-    window, (_, prepared) = Batcher(), wanted(*lengths)
+def fill(window: Batcher, *prepared: Prepared) -> None:
     for one in prepared:
         window.expect(one.work)
         window.add(one)
+
+
+def filled(*lengths: int) -> tuple[Batcher, list[Prepared]]:
+    window, (_, prepared) = Batcher(), wanted(*lengths)
+    fill(window, *prepared)
     return window, prepared
+
+
+def lead(window: Batcher) -> int:
+    """Take a pass of one text, and return its length."""
+    return take(window, lambda length: 1)[0].length
 
 
 def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
@@ -57,38 +66,31 @@ def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
 
 def test_requests_lead_passes_in_turn() -> None:
     window, (_, large), (_, small) = Batcher(), wanted(5, 6, 7, 8), wanted(9, 9)
-    for one in (*large, *small):
-        window.expect(one.work)
-        window.add(one)
-    led = [take(window, lambda length: 1)[0].length for _ in range(6)]
+    fill(window, *large, *small)
+    led = [lead(window) for _ in range(6)]
     assert led == [5, 9, 6, 9, 7, 8]
 
 
 def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
     window, (_, large) = Batcher(), wanted(5, 6, 7)
-    for one in large:
-        window.expect(one.work)
-        window.add(one)
+    fill(window, *large)
     led = []
     for _ in range(6):
         (_, (lone,)) = wanted(9)
-        window.expect(lone.work)
-        window.add(lone)
-        led.append(take(window, lambda length: 1)[0].length)
+        fill(window, lone)
+        led.append(lead(window))
     assert led.count(9) == 3
 
 
 def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
     window, (_, popular), (_, lone) = Batcher(), wanted(5, 5, 5, 5), wanted(9)
-    for one in (*popular, *lone):
-        window.expect(one.work)
-        window.add(one)
+    fill(window, *popular, *lone)
     led = []
     for one in popular:  # each pass finds another of them joined by a new request
         joined, _ = wanted()
         join(joined, one.work)
         window.join(joined)
-        led.append(take(window, lambda length: 1)[0].length)
+        led.append(lead(window))
     assert 9 in led[:3]
 
 
@@ -119,9 +121,7 @@ def test_a_pass_has_no_more_texts_than_a_worker_may_take() -> None:
 
 def test_texts_that_nobody_waits_for_leave_it() -> None:
     window, (job, texts), (other, _) = Batcher(), wanted(5, 5, 6), wanted()
-    for one in texts:
-        window.expect(one.work)
-        window.add(one)
+    fill(window, *texts)
     join(other, texts[1].work)
     window.join(other)
     drop(job)
@@ -134,21 +134,16 @@ def test_texts_that_nobody_waits_for_leave_it() -> None:
 
 def test_a_text_that_two_requests_want_leads_for_both() -> None:
     window, (_, first), (second, others), (_, third) = Batcher(), wanted(5, 6), wanted(7), wanted(8)
-    for one in (*first, *others, *third):
-        window.expect(one.work)
-        window.add(one)
+    fill(window, *first, *others, *third)
     join(second, first[0].work)
     window.join(second)
-    led = [take(window, lambda length: 1)[0].length for _ in range(4)]
+    led = [lead(window) for _ in range(4)]
     assert led == [5, 8, 6, 7]
 
 
 def test_it_knows_the_requests_behind_its_texts() -> None:
-    window, (first, some) = Batcher(), wanted(5, 6)
-    second, others = wanted(5)
-    for one in (*some, *others):
-        window.expect(one.work)
-        window.add(one)
+    window, (first, some), (second, others) = Batcher(), wanted(5, 6), wanted(5)
+    fill(window, *some, *others)
     assert window._turns.keys() == {first, second}
 
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from service.runtime import load_runtime
 from service.settings import Settings
 from tests.service.api.connections import serving
 from tests.service.engine.one_by_one import pool_over
+
+pytestmark = pytest.mark.anyio
 
 LONG = "x" * (SHORT_CHARS + 1)
 
@@ -71,15 +73,8 @@ def pool(threads: Threads) -> Iterator[EncoderPool]:
     pool.close()
 
 
-def run(awaitable: Awaitable[EncodedBatch]) -> EncodedBatch:
-    async def wait() -> EncodedBatch:
-        return await awaitable
-
-    return asyncio.run(wait())
-
-
-def test_a_short_text_alone_is_encoded_on_the_event_loop(pool: EncoderPool, threads: Threads) -> None:
-    batch = run(pool.encode(["one"]))
+async def test_a_short_text_alone_is_encoded_on_the_event_loop(pool: EncoderPool, threads: Threads) -> None:
+    batch = await pool.encode(["one"])
     assert threads.on_loop("one")
     assert batch.embeddings.tolist() == [[3.0, 3.0]]
     assert batch.tokens == 1
@@ -88,90 +83,80 @@ def test_a_short_text_alone_is_encoded_on_the_event_loop(pool: EncoderPool, thre
 
 
 @pytest.mark.parametrize("texts", [[LONG], ["one", "two"], [tuple(range(SHORT_CHARS))]], ids=["long", "two", "ids"])
-def test_workers_have_what_is_long_or_many(pool: EncoderPool, threads: Threads, texts: list[TextInput]) -> None:
-    run(pool.encode(texts))
+async def test_workers_have_what_is_long_or_many(pool: EncoderPool, threads: Threads, texts: list[TextInput]) -> None:
+    await pool.encode(texts)
     assert not any(map(threads.on_loop, texts))
 
 
-def test_texts_that_come_one_after_the_other_stay_on_it(pool: EncoderPool, threads: Threads) -> None:
-    async def three() -> None:
-        for text in ("one", "two", "three"):
-            await pool.encode([text])
-
-    asyncio.run(three())
+async def test_texts_that_come_one_after_the_other_stay_on_it(pool: EncoderPool, threads: Threads) -> None:
+    for text in ("one", "two", "three"):
+        await pool.encode([text])
     assert all(map(threads.on_loop, threads.of))
 
 
-def test_overlapping_requests_are_not_alone_nor_the_next_one(
+async def test_overlapping_requests_are_not_alone_nor_the_next_one(
     pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def requests() -> None:
-        monkeypatch.setattr(pool_module, "ALONE_S", 1000.0)
-        await asyncio.gather(pool.encode(["one", "two"]), pool.encode(["three"]))
-        await pool.encode(["four"])
-        monkeypatch.setattr(pool_module, "ALONE_S", 0.0)
-        await asyncio.to_thread(wait_for_rest, pool)
-        await pool.encode(["five"])
-
-    asyncio.run(requests())
+    monkeypatch.setattr(pool_module, "ALONE_S", 1000.0)
+    await asyncio.gather(pool.encode(["one", "two"]), pool.encode(["three"]))
+    await pool.encode(["four"])
+    monkeypatch.setattr(pool_module, "ALONE_S", 0.0)
+    await asyncio.to_thread(wait_for_rest, pool)
+    await pool.encode(["five"])
     assert [threads.on_loop(text) for text in ("three", "four", "five")] == [False, False, True]
 
 
-def test_request_that_came_while_the_loop_stood_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
+async def test_request_that_came_while_the_loop_stood_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
     """Otherwise two alternating clients each look alone, and one core idles."""
     second: list[asyncio.Task[EncodedBatch]] = []
+    loop = asyncio.get_running_loop()
 
-    async def first() -> None:
-        loop = asyncio.get_running_loop()
+    def arrive() -> None:
+        threads.meanwhile = lambda: None
+        loop.call_soon(lambda: second.append(asyncio.create_task(pool.encode(["second"]))))
 
-        def arrive() -> None:
-            threads.meanwhile = lambda: None
-            loop.call_soon(lambda: second.append(asyncio.create_task(pool.encode(["second"]))))
-
-        threads.meanwhile = arrive
-        await pool.encode(["first"])
-        await second[0]
-
-    asyncio.run(first())
+    threads.meanwhile = arrive
+    await pool.encode(["first"])
+    await second[0]
     assert threads.on_loop("first")
     assert not threads.on_loop("second")
 
 
-def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
+async def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
     pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100))
-    run(pool.encode(["one"]))
+    await pool.encode(["one"])
     pool.close()
     assert not threads.on_loop("one")
 
 
-def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool, threads: Threads) -> None:
+async def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool, threads: Threads) -> None:
     with pytest.raises(InputError) as failed:
-        run(pool.encode(["crash"]))
+        await pool.encode(["crash"])
     assert threads.on_loop("crash")
     assert failed.value.position == 0
     assert isinstance(failed.value.cause, InferenceFailed)
-    run(pool.encode(["one"]))
+    await pool.encode(["one"])
 
 
-def test_its_vector_is_cached(threads: Threads) -> None:
+async def test_its_vector_is_cached(threads: Threads) -> None:
     cache = VectorCache(10_000, fingerprint="a", dim=2)
     pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
-    first = run(pool.encode(["one"]))
+    first = await pool.encode(["one"])
     assert threads.on_loop("one")
     threads.of.clear()
-    second = run(pool.encode(["one"]))
+    second = await pool.encode(["one"])
     pool.close()
     assert not threads.of
     assert first.embeddings.tolist() == second.embeddings.tolist()
 
 
-def test_a_pool_that_closes_takes_none(pool: EncoderPool) -> None:
+async def test_a_pool_that_closes_takes_none(pool: EncoderPool) -> None:
     pool.close()
     with pytest.raises(NotReady):
-        run(pool.encode(["one"]))
+        await pool.encode(["one"])
 
 
-def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
+async def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
     encoder, texts = load_encoder(tiny_model), ("Guten Morgen", "안녕하세요", "नमस्ते दुनिया", "مرحبا")
     found = []
     for limit_s in (0.0, 10.0):
@@ -182,78 +167,70 @@ def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
             return encoder.encode(text, truncate)
 
         pool = started(pool_over(encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
-        found.append([run(pool.encode([text])).embeddings for text in texts])
+        found.append([(await pool.encode([text])).embeddings for text in texts])
         pool.close()
         assert all(threads.on_loop(text) == (limit_s > 0) for text in texts)
     np.testing.assert_array_equal(*found)
 
 
-def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads) -> None:
+async def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads) -> None:
     threads.meanwhile = lambda: time.sleep(0.02)
     pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, on_loop_s=0.003))
     for number in range(20):
-        run(pool.encode([f"text {number}"]))
+        await pool.encode([f"text {number}"])
     pool.close()
     assert threads.on_loop("text 0")
     assert not threads.on_loop("text 19")
 
 
-def test_who_leaves_or_is_refused_is_counted_no_more(
+async def test_who_leaves_or_is_refused_is_counted_no_more(
     pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def requests() -> None:
-        leaving = asyncio.create_task(pool.encode(["leaving"]))
-        threads.meanwhile = leaving.cancel
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        threads.meanwhile = lambda: None
-        monkeypatch.setattr(pool._schedule, "_max_queue_texts", 0)
-        with pytest.raises(Overloaded):
-            await pool.encode(["one", "two"])
-        await pool.encode(["after"])
-
-    asyncio.run(requests())
+    leaving = asyncio.create_task(pool.encode(["leaving"]))
+    threads.meanwhile = leaving.cancel
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    threads.meanwhile = lambda: None
+    monkeypatch.setattr(pool._schedule, "_max_queue_texts", 0)
+    with pytest.raises(Overloaded):
+        await pool.encode(["one", "two"])
+    await pool.encode(["after"])
     assert threads.on_loop("leaving")
     assert threads.on_loop("after")
 
 
-def test_text_is_not_alone_beside_an_abandoned_one(pool: EncoderPool, threads: Threads) -> None:
+async def test_text_is_not_alone_beside_an_abandoned_one(pool: EncoderPool, threads: Threads) -> None:
     taken, release = threading.Event(), threading.Event()
 
     def hold() -> None:
         taken.set()
         assert release.wait(100)
 
-    async def requests() -> None:
-        threads.meanwhile = hold
-        leaving = asyncio.create_task(pool.encode(["left", "behind"]))
-        await asyncio.to_thread(taken.wait)
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        threads.meanwhile = lambda: None
-        later = asyncio.create_task(pool.encode(["later"]))
-        await asyncio.sleep(0.01)
-        release.set()
-        await later
-
-    asyncio.run(requests())
+    threads.meanwhile = hold
+    leaving = asyncio.create_task(pool.encode(["left", "behind"]))
+    await asyncio.to_thread(taken.wait)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    threads.meanwhile = lambda: None
+    later = asyncio.create_task(pool.encode(["later"]))
+    await asyncio.sleep(0.01)
+    release.set()
+    await later
     assert not threads.on_loop("later")
 
 
-def test_company_counts_until_it_ends(pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_company_counts_until_it_ends(
+    pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not only when it arrives."""
     times = iter([100.0, 200.0, 200.0, 200.0, 200.0])
-
-    async def requests() -> None:
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: next(times, 200.0))
-        lone_texts = pool._inline
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: next(times, 200.0))
+    lone_texts = pool._inline
+    with lone_texts.request():
         with lone_texts.request():
-            with lone_texts.request():
-                pass
-            assert lone_texts._company_at == 200.0
-
-    asyncio.run(requests())
+            pass
+        assert lone_texts._company_at == 200.0
 
 
 def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path) -> None:

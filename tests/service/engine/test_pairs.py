@@ -20,6 +20,8 @@ from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.service.engine.one_by_one import pool_over
 
+pytestmark = pytest.mark.anyio
+
 LONG = "guitar " * 100
 
 
@@ -54,26 +56,22 @@ def windows(reranker: Reranker) -> list[PairWindow]:
 
 @settings(max_examples=25)
 @given(requests=st.lists(st.lists(st.integers(0, 199), min_size=1, max_size=8), min_size=1, max_size=6))
-def test_scores_are_bit_identical_in_any_company(
+async def test_scores_are_bit_identical_in_any_company(
     pool: EncoderPool, encoder: Encoder, reranker: Reranker, requests: list[list[int]]
 ) -> None:
     texts = [*TEXTS, LONG]
     pairs = [*(Pair(text, other) for text in TEXTS for other in TEXTS[:6]), Pair(LONG, LONG), *windows(reranker)]
-
-    async def together() -> None:
-        kinds = [(texts, pairs, [*texts, *pairs])[number % 3] for number in range(len(requests))]
-        chosen = [[kind[one % len(kind)] for one in some] for kind, some in zip(kinds, requests, strict=True)]
-        batches = await asyncio.gather(*map(pool.encode, chosen))
-        for some, batch in zip(chosen, batches, strict=True):
-            vectors, scores = iter(batch.embeddings), iter(batch.scores_P1)
-            for one in some:
-                if isinstance(one, Pair | PairWindow):
-                    assert np.array_equal(next(scores), scored(reranker, one, True).vector)
-                else:
-                    assert np.array_equal(next(vectors), encoder.encode(one).vector)
-            assert [*vectors, *scores] == []
-
-    asyncio.run(together())
+    kinds = [(texts, pairs, [*texts, *pairs])[number % 3] for number in range(len(requests))]
+    chosen = [[kind[one % len(kind)] for one in some] for kind, some in zip(kinds, requests, strict=True)]
+    batches = await asyncio.gather(*map(pool.encode, chosen))
+    for some, batch in zip(chosen, batches, strict=True):
+        vectors, scores = iter(batch.embeddings), iter(batch.scores_P1)
+        for one in some:
+            if isinstance(one, Pair | PairWindow):
+                assert np.array_equal(next(scores), scored(reranker, one, True).vector)
+            else:
+                assert np.array_equal(next(vectors), encoder.encode(one).vector)
+        assert [*vectors, *scores] == []
 
 
 def test_a_pair_takes_as_long_as_other_pairs_not_as_texts() -> None:
@@ -87,21 +85,18 @@ def test_a_pair_takes_as_long_as_other_pairs_not_as_texts() -> None:
     assert kind_of(PairWindow((1,) * 200, 200)) == "long pair"
 
 
-def test_pairs_that_would_take_too_long_are_refused(reranker: Reranker) -> None:
-    async def scenario() -> None:
-        def encode(given: Input, truncate: bool) -> Encoded:
-            return Encoded(np.zeros(1, np.float32), 1, 1)
+async def test_pairs_that_would_take_too_long_are_refused(reranker: Reranker) -> None:
+    def encode(given: Input, truncate: bool) -> Encoded:
+        return Encoded(np.zeros(1, np.float32), 1, 1)
 
-        pool = pool_over(encode, workers=1, max_queue_texts=10_000, request_timeout_s=10)
-        waiting = asyncio.create_task(pool.encode(["a", "b"]))  # not started: the queue only grows
-        await asyncio.sleep(0)
-        texts = asyncio.create_task(pool.encode([f"text {number}" for number in range(600)]))
-        await asyncio.sleep(0)
-        assert pool.depth == 602
-        with pytest.raises(Overloaded, match="half of CROSSLET_REQUEST_TIMEOUT_S"):
-            await pool.encode([Pair("a", f"passage {number}") for number in range(600)])
-        pool.start()
-        await asyncio.gather(waiting, texts)
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+    pool = pool_over(encode, workers=1, max_queue_texts=10_000, request_timeout_s=10)
+    waiting = asyncio.create_task(pool.encode(["a", "b"]))  # not started: the queue only grows
+    await asyncio.sleep(0)
+    texts = asyncio.create_task(pool.encode([f"text {number}" for number in range(600)]))
+    await asyncio.sleep(0)
+    assert pool.depth == 602
+    with pytest.raises(Overloaded, match="half of CROSSLET_REQUEST_TIMEOUT_S"):
+        await pool.encode([Pair("a", f"passage {number}") for number in range(600)])
+    pool.start()
+    await asyncio.gather(waiting, texts)
+    await asyncio.to_thread(pool.close)

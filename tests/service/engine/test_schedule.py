@@ -4,12 +4,15 @@ import asyncio
 import threading
 
 import numpy as np
+import pytest
 
 from service.engine.fair_queue import LONG_TEXT
 from service.engine.pool import EncoderPool
 from service.engine.schedule import Waiter, wake
 from service.model.encoder import Encoded, TextInput
 from tests.service.engine.one_by_one import pool_over
+
+pytestmark = pytest.mark.anyio
 
 
 class CountedLoop(asyncio.SelectorEventLoop):
@@ -35,16 +38,12 @@ def test_all_requests_of_a_loop_are_told_with_one_call() -> None:
         runner.run(main())
 
 
-def test_a_loop_that_has_ended_is_passed_over() -> None:
+async def test_a_loop_that_has_ended_is_passed_over() -> None:
     ended = asyncio.new_event_loop()
     ended.close()
-
-    async def main() -> None:
-        waiter = Waiter(asyncio.get_running_loop(), asyncio.Event())
-        wake([Waiter(ended, asyncio.Event()), waiter])
-        await asyncio.wait_for(waiter.done.wait(), timeout=60)
-
-    asyncio.run(main())
+    waiter = Waiter(asyncio.get_running_loop(), asyncio.Event())
+    wake([Waiter(ended, asyncio.Event()), waiter])
+    await asyncio.wait_for(waiter.done.wait(), timeout=60)
 
 
 def test_many_requests_do_not_wait_for_a_later_long_text() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,10 @@ from service.model.tokenizer import TokenisedText
 from service.settings import BUNDLED_MODEL
 from tests.service.api.test_load import until
 
+pytestmark = pytest.mark.anyio
+
+Noise = Callable[[Sequence[list[int]], int], float]
+Distort = Callable[[Noise], None]
 SLIGHTLY = np.float32(1e-7)
 TIMES = ("dusk", "dawn", "noon", "night")
 WORDS = ("rain", "wind", "snow", "sun", "fog", "hail", "storm", "frost", "cloud", "ice", "heat", "cold", *TIMES)
@@ -58,10 +62,38 @@ def encoder(bundled: Encoder) -> Watched:
     return Watched(bundled)
 
 
-def pool_of(encoder: Encoder, *, workers: int = 1, cache: VectorCache | None = None) -> EncoderPool:
+@pytest.fixture
+def pool(encoder: Watched) -> Iterator[EncoderPool]:
+    yield from started(encoder, workers=1)
+
+
+@pytest.fixture
+def two_workers(encoder: Watched) -> Iterator[EncoderPool]:
+    yield from started(encoder, workers=2)
+
+
+def started(encoder: Watched, *, workers: int) -> Iterator[EncoderPool]:
+    cache = VectorCache(10**6, fingerprint="x", dim=encoder.manifest.dim)
     pool = EncoderPool(encoder.encode, encoder, workers=workers, max_queue_texts=1000, cache=cache)
     pool.start()
-    return pool
+    yield pool
+    encoder.opened.set()
+    pool.close()
+
+
+@pytest.fixture
+def distort(bundled: Encoder, monkeypatch: pytest.MonkeyPatch) -> Distort:
+    """Add numbers to the vectors of a pass, by the token ids of its texts and the multiple they are padded to."""
+    real = bundled._session.run
+
+    def distort(noise: Noise) -> None:
+        monkeypatch.setattr(
+            bundled._session,
+            "run",
+            lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * noise(rows, multiple),
+        )
+
+    return distort
 
 
 def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
@@ -69,81 +101,51 @@ def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
     assert bundled.mixes_lengths
     assert bundled.room(8) == PASS_PLACES // 8
     assert bundled.room(PASS_PLACES) == 1
+    assert bundled.room(0) == PASS_PLACES  # a text without tokens is no division by zero
 
 
-def test_texts_of_one_length_share_passes_bit_for_bit(encoder: Watched) -> None:
-    texts = ALIKE[:100]
+@pytest.mark.parametrize(
+    "requests",
+    [[ALIKE[:100]], [[" ".join(ALIKE[number : number + 1 + number % 5])] for number in range(60)]],
+    ids=["one length", "other lengths"],
+)
+async def test_texts_share_passes_bit_for_bit(
+    encoder: Watched, two_workers: EncoderPool, requests: list[list[str]]
+) -> None:
+    texts = [text for request in requests for text in request]
     alone = np.stack([encoder.encode(text).vector for text in texts])
     encoder.passes.clear()
-
-    async def scenario() -> None:
-        pool = pool_of(encoder, workers=2)
-        batch = await pool.encode(texts)
-        await asyncio.to_thread(pool.close)
-        assert batch.embeddings.tobytes() == alone.tobytes()
-        assert batch.tokens == sum(len(encoder.tokenise([text])[0].input_ids) for text in texts)
-        assert batch.inference_s > 0
-
-    asyncio.run(scenario())
+    batches = await asyncio.gather(*map(two_workers.encode, requests))
+    assert np.concatenate([batch.embeddings for batch in batches]).tobytes() == alone.tobytes()
+    tokens = sum(len(tokenised.input_ids) for tokenised in encoder.tokenise(texts))
+    assert sum(batch.tokens for batch in batches) == tokens
+    assert all(batch.inference_s > 0 for batch in batches)
     assert sum(encoder.passes) == len(texts)
     assert len(encoder.passes) < len(texts) / 2
 
 
-def test_texts_of_other_lengths_share_passes_bit_for_bit(encoder: Watched) -> None:
-    texts = [" ".join(ALIKE[number : number + 1 + number % 5]) for number in range(60)]
-    alone = np.stack([encoder.encode(text).vector for text in texts])
-    encoder.passes.clear()
-
-    async def scenario() -> None:
-        pool = pool_of(encoder, workers=2)
-        batches = await asyncio.gather(*(pool.encode([text]) for text in texts))
-        await asyncio.to_thread(pool.close)
-        assert np.concatenate([one.embeddings for one in batches]).tobytes() == alone.tobytes()
-
-    asyncio.run(scenario())
-    assert sum(encoder.passes) == len(texts)
-    assert len(encoder.passes) < len(texts) / 2
-
-
-def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
+async def test_a_text_that_fails_in_company_fails_alone(encoder: Watched, pool: EncoderPool) -> None:
     texts = ALIKE[:20]
     encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
-
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        found = await asyncio.gather(*(pool.encode([text]) for text in texts), return_exceptions=True)
-        await asyncio.to_thread(pool.close)
-        assert [number for number, one in enumerate(found) if isinstance(one, InputError)] == [7]
-
-    asyncio.run(scenario())
+    found = await asyncio.gather(*(pool.encode([text]) for text in texts), return_exceptions=True)
+    assert [number for number, one in enumerate(found) if isinstance(one, InputError)] == [7]
 
 
-def test_text_that_fails_in_a_pass_leaves_the_others(encoder: Watched) -> None:
+async def test_text_that_fails_in_a_pass_leaves_the_others(encoder: Watched, pool: EncoderPool) -> None:
     texts = ALIKE[:20]
     alone = np.stack([encoder.encode(text).vector for text in texts[:7] + texts[8:]])
     encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
-
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        batch = await pool.encode(texts, skip_failed=True)
-        await asyncio.to_thread(pool.close)
-        assert list(batch.failed) == [7]
-        assert batch.embeddings.tobytes() == alone.tobytes()
-
-    asyncio.run(scenario())
+    batch = await pool.encode(texts, skip_failed=True)
+    assert list(batch.failed) == [7]
+    assert batch.embeddings.tobytes() == alone.tobytes()
 
 
-def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> None:
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        long = "word " * 99 + "word " * 40
-        with pytest.raises(InputError) as caught:
-            await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200], truncate=False)
-        assert isinstance(caught.value.cause, TextTooLong)
-        assert len((await pool.encode(["still at work"])).embeddings) == 1
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+async def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched, pool: EncoderPool) -> None:
+    long = "word " * 99 + "word " * 40
+    with pytest.raises(InputError) as caught:
+        await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200], truncate=False)
+    assert isinstance(caught.value.cause, TextTooLong)
+    assert len((await pool.encode(["still at work"])).embeddings) == 1
 
 
 def test_texts_that_fail_to_tokenise_fail_alone(encoder: Watched) -> None:
@@ -153,70 +155,47 @@ def test_texts_that_fail_to_tokenise_fail_alone(encoder: Watched) -> None:
     assert [type(one.result) for one in failed] == [TextTooLong, InvalidInput]
 
 
-def test_lone_text_waits_few_passes_beside_a_large_request(encoder: Watched) -> None:
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        encoder.opened.clear()
-        large = asyncio.create_task(pool.encode(ALIKE[:200]))
-        await until(encoder.entered.is_set)
-        depth = pool.depth
-        lone = asyncio.create_task(pool.encode(["Ein Satz für sich."]))
-        await until(lambda: pool.depth == depth + 1)
-        encoder.stops_after = 5  # the one under way, and turns with the large one until it is in the batcher
-        encoder.opened.set()
-        await lone
-        assert not large.done()
-        await until(lambda: not encoder.opened.is_set())
-        encoder.opened.set()
-        await large
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+async def test_lone_text_waits_few_passes_beside_a_large_request(encoder: Watched, pool: EncoderPool) -> None:
+    encoder.opened.clear()
+    large = asyncio.create_task(pool.encode(ALIKE[:200]))
+    await until(encoder.entered.is_set)
+    depth = pool.depth
+    lone = asyncio.create_task(pool.encode(["Ein Satz für sich."]))
+    await until(lambda: pool.depth == depth + 1)
+    encoder.stops_after = 5  # the one under way, and turns with the large one until it is in the batcher
+    encoder.opened.set()
+    await lone
+    assert not large.done()
+    await until(lambda: not encoder.opened.is_set())
+    encoder.opened.set()
+    await large
 
 
-def test_what_a_leaving_client_has_in_the_window_is_not_computed(encoder: Watched) -> None:
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        encoder.opened.clear()
-        large = asyncio.create_task(pool.encode(ALIKE[:100]))
-        await until(encoder.entered.is_set)
-        large.cancel()
-        await asyncio.gather(large, return_exceptions=True)
-        encoder.opened.set()
-        assert len((await pool.encode(["one more"])).embeddings) == 1
-        assert pool.depth == 0
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+async def test_what_a_leaving_client_has_in_the_window_is_not_computed(encoder: Watched, pool: EncoderPool) -> None:
+    encoder.opened.clear()
+    large = asyncio.create_task(pool.encode(ALIKE[:100]))
+    await until(encoder.entered.is_set)
+    large.cancel()
+    await asyncio.gather(large, return_exceptions=True)
+    encoder.opened.set()
+    assert len((await pool.encode(["one more"])).embeddings) == 1
+    assert pool.depth == 0
     assert sum(encoder.passes) <= encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) + 1
 
 
-def test_long_texts_go_by_themselves_and_none_is_left_waiting(encoder: Watched) -> None:
+async def test_long_texts_go_by_themselves_and_none_is_left_waiting(encoder: Watched, two_workers: EncoderPool) -> None:
     texts = [text for short in ALIKE[:12] for text in (short, f"{short} " * 30)]
     alone = np.stack([encoder.encode(text).vector for text in texts])
-
-    async def scenario() -> None:
-        pool = pool_of(encoder, workers=2)
-        batches = await asyncio.gather(pool.encode(texts), *(pool.encode([text]) for text in texts))
-        await asyncio.to_thread(pool.close)
-        assert batches[0].embeddings.tobytes() == alone.tobytes()
-        assert np.concatenate([one.embeddings for one in batches[1:]]).tobytes() == alone.tobytes()
-
-    asyncio.run(scenario())
+    batches = await asyncio.gather(two_workers.encode(texts), *(two_workers.encode([text]) for text in texts))
+    assert batches[0].embeddings.tobytes() == alone.tobytes()
+    assert np.concatenate([one.embeddings for one in batches[1:]]).tobytes() == alone.tobytes()
 
 
-def test_the_cache_keeps_what_a_shared_pass_made(encoder: Watched) -> None:
-    cache = VectorCache(10**6, fingerprint="x", dim=encoder.manifest.dim)
-
-    async def scenario() -> None:
-        pool = pool_of(encoder, cache=cache)
-        first = await pool.encode(ALIKE[:20])
-        encoder.passes.clear()
-        again = await pool.encode(ALIKE[:20])
-        assert again.embeddings.tobytes() == first.embeddings.tobytes()
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+async def test_the_cache_keeps_what_a_shared_pass_made(encoder: Watched, pool: EncoderPool) -> None:
+    first = await pool.encode(ALIKE[:20])
+    encoder.passes.clear()
+    again = await pool.encode(ALIKE[:20])
+    assert again.embeddings.tobytes() == first.embeddings.tobytes()
     assert encoder.passes == []
 
 
@@ -231,25 +210,16 @@ def test_bulk_work_shares_passes_too(encoder: Watched) -> None:
     assert encoder.encode_all([]) == []
 
 
-def test_a_text_without_tokens_is_no_division_by_nothing(bundled: Encoder) -> None:
-    assert bundled.room(0) == PASS_PLACES
-
-
-def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched) -> None:
-    async def scenario() -> None:
-        pool = pool_of(encoder)
-        encoder.opened.clear()
-        asked = asyncio.create_task(pool.encode(ALIKE[:30]))
-        await until(encoder.entered.is_set)
-        assert 30 - encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) <= pool.depth < 30
-        await asyncio.sleep(0.05)
-        assert pool.trouble(stall_timeout_s=0.01) is not None
-        encoder.opened.set()
-        await asked
-        assert pool.depth == 0
-        await asyncio.to_thread(pool.close)
-
-    asyncio.run(scenario())
+async def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched, pool: EncoderPool) -> None:
+    encoder.opened.clear()
+    asked = asyncio.create_task(pool.encode(ALIKE[:30]))
+    await until(encoder.entered.is_set)
+    assert 30 - encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) <= pool.depth < 30
+    await asyncio.sleep(0.05)
+    assert pool.trouble(stall_timeout_s=0.01) is not None
+    encoder.opened.set()
+    await asked
+    assert pool.depth == 0
 
 
 def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path) -> None:
@@ -258,71 +228,45 @@ def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path)
     assert encoder.room(3) == 1
 
 
-def test_processor_that_changes_shared_vectors_shares_none(
-    bundled: Encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("noise", "shares_passes"),
+    [(lambda rows, _: len(rows) > 1, False), (lambda rows, _: len(set(map(len, rows))) > 1, True)],
+    ids=["shared", "padded"],
+)
+def test_processor_that_changes_vectors_shares_less(
+    encoder: Watched, distort: Distort, caplog: pytest.LogCaptureFixture, noise: Noise, shares_passes: bool
 ) -> None:
-    encoder = Watched(bundled)
     parity = load_parity(BUNDLED_MODEL, encoder.manifest)
-    real = encoder._session.run
-    monkeypatch.setattr(
-        encoder._session, "run", lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(rows) > 1)
-    )
+    distort(noise)
     with caplog.at_level(logging.WARNING):
         encoder.try_sharing(parity)
-    assert not encoder.shares_passes
+    assert encoder.shares_passes == shares_passes
     assert not encoder.mixes_lengths
-    assert "texts do not share passes" in caplog.text
+    assert ("texts do not share passes" in caplog.text) == (not shares_passes)
 
 
-def test_processor_that_changes_padded_vectors_shares_by_length(
-    bundled: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = Watched(bundled)
-    real = encoder._session.run
-    monkeypatch.setattr(
-        encoder._session,
-        "run",
-        lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(set(map(len, rows))) > 1),
-    )
-    encoder.try_sharing(load_parity(BUNDLED_MODEL, encoder.manifest))
-    assert encoder.shares_passes
-    assert not encoder.mixes_lengths
-
-
-def test_a_small_pack_finds_it_too(bundled: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = Watched(bundled)
-    real = encoder._session.run
-
-    def run(rows: Sequence[list[int]], multiple: int) -> np.ndarray:
-        places = -(-max(map(len, rows)) // multiple) * multiple
-        return real(rows, multiple=multiple) + SLIGHTLY * places  # only the longest text keeps its vector
-
-    monkeypatch.setattr(encoder._session, "run", run)
+def test_a_small_pack_finds_it_too(encoder: Watched, distort: Distort) -> None:
+    distort(
+        lambda rows, multiple: -(-max(map(len, rows)) // multiple) * multiple
+    )  # only the longest text keeps its vector
     parity = load_parity(BUNDLED_MODEL, encoder.manifest)
     by_length = sorted(parity.input_ids, key=len)
     encoder.try_sharing(dataclasses.replace(parity, input_ids=(*by_length[:2], by_length[-1])))
     assert not encoder.mixes_lengths
 
 
-def test_a_pack_of_long_texts_alone_is_no_error(bundled: Encoder) -> None:
-    encoder = Watched(bundled)
+def test_a_pack_of_long_texts_alone_is_no_error(encoder: Watched) -> None:
     parity = load_parity(BUNDLED_MODEL, encoder.manifest)
     encoder.try_sharing(dataclasses.replace(parity, input_ids=(max(parity.input_ids, key=len),)))
     assert encoder.mixes_lengths
 
 
-def test_no_padding_past_the_last_position(bundled: Encoder) -> None:
-    encoder = Watched(bundled)
-    encoder.manifest = dataclasses.replace(bundled.manifest, max_length=126)
-    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
-    assert encoder.shares_passes
-    assert not encoder.mixes_lengths
-
-
-def test_artifact_with_computed_padding_shares_by_length(bundled: Encoder) -> None:
-    encoder = Watched(bundled)
-    encoder.manifest = dataclasses.replace(bundled.manifest, padding="computed")
-    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
+@pytest.mark.parametrize("changes", [{"max_length": 126}, {"padding": "computed"}])
+def test_where_padding_is_no_good_texts_share_by_length(encoder: Watched, changes: dict[str, object]) -> None:
+    """Past the last position nothing may be padded; nor where the graph computes with it."""
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    encoder.manifest = dataclasses.replace(encoder.manifest, **changes)  # type: ignore[arg-type]
+    encoder.try_sharing(parity)
     assert encoder.shares_passes
     assert not encoder.mixes_lengths
     texts = ["Hi.", "Bees live in hives.", "Hi!", "Bees live in hives!"]

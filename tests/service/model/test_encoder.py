@@ -56,15 +56,11 @@ def test_token_ids_do_not_wait_for_the_tokenizer(tiny_model: Path, monkeypatch: 
     assert encoder.encode((2, 5, 3)).tokens == 3
 
 
-def test_a_cut_text_says_so(encoder: Encoder) -> None:
+def test_a_cut_is_reported_and_if_forbidden_names_both_lengths(encoder: Encoder) -> None:
     encoded = encoder.encode("guitar " * 50)
     assert encoded.truncated
     assert encoded.tokens == MAX_LENGTH
-
-
-def test_a_forbidden_cut_names_both_lengths(encoder: Encoder) -> None:
-    length = encoder.encode("guitar " * 50).full_length
-    with pytest.raises(TextTooLong, match=f"has {length} tokens; the model reads {MAX_LENGTH}"):
+    with pytest.raises(TextTooLong, match=f"has {encoded.full_length} tokens; the model reads {MAX_LENGTH}"):
         encoder.encode("guitar " * 50, truncate=False)
 
 
@@ -78,39 +74,49 @@ def copy_of(folder: Path, target: Path) -> Path:
     return Path(shutil.copytree(folder, target / "copy"))
 
 
-def test_a_model_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    other = tmp_path / "other"
-    build_artifact(other, seed=1)
-    shutil.copy(other / "model.onnx", folder / "model.onnx")
-    write_manifest(folder)  # hashes agree, vectors do not
+@pytest.fixture
+def copy(tiny_model: Path, tmp_path: Path) -> Path:
+    return copy_of(tiny_model, tmp_path)
+
+
+@pytest.fixture
+def moved(copy: Path, tmp_path: Path) -> Path:
+    """A folder whose hashes agree and whose vectors do not: what a CPU with other int8 arithmetic sees."""
+    build_artifact(tmp_path / "other", seed=1)
+    shutil.copy(tmp_path / "other" / "model.onnx", copy / "model.onnx")
+    write_manifest(copy)
+    return copy
+
+
+def test_a_model_that_moved_from_its_parity_pack_is_refused(moved: Path) -> None:
     with pytest.raises(ArtifactError, match="the minimum is"):
-        load_encoder(folder)
+        load_encoder(moved)
 
 
-def test_a_tokenizer_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+def test_a_tokenizer_that_moved_from_its_parity_pack_is_refused(copy: Path) -> None:
+    tokenizer = json.loads((copy / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["normalizer"] = None  # no more lower-casing
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    write_manifest(folder)
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    write_manifest(copy)
     with pytest.raises(ArtifactError, match="other token ids"):
-        load_encoder(folder)
+        load_encoder(copy)
 
 
-def with_a_token_more(folder: Path, target: Path) -> tuple[Path, int]:
-    """A copy whose tokenizer has one id more than the graph has embeddings, and how many these are."""
-    copy = copy_of(folder, target)
-    tokenizer = tokenizers.Tokenizer.from_file(str(copy / "tokenizer.json"))
+def add_token(folder: Path) -> int:
+    """Give the tokenizer one id more than the graph has embeddings, and return how many these are."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     rows = tokenizer.get_vocab_size()
     tokenizer.add_tokens(["kaputt"])
-    tokenizer.save(str(copy / "tokenizer.json"))
-    return copy, rows
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return rows
 
 
-def test_token_id_without_embedding_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    folder, rows = with_a_token_more(tiny_model, tmp_path)
-    write_manifest(folder)
+@pytest.mark.parametrize(("model", "dim"), [(None, DIM), (BUNDLED_MODEL, 384)], ids=["float", "4 bits"])
+def test_token_id_without_embedding_is_refused(tiny_model: Path, tmp_path: Path, model: Path | None, dim: int) -> None:
+    """Beyond a table of 4 bits no operator raises: the text would get a vector of no meaning."""
+    folder = copy_of(model or tiny_model, tmp_path)
+    rows = add_token(folder)
+    write_manifest(folder, dim=dim)
     sentence = (
         rf"token ids up to {rows}, .* table of model\.onnx has {rows} rows, for 0 to {rows - 1}: export the model"
     )
@@ -118,64 +124,39 @@ def test_token_id_without_embedding_is_refused(tiny_model: Path, tmp_path: Path)
         load_encoder(folder)
 
 
-def test_token_id_beyond_a_4_bit_table_is_refused(tmp_path: Path) -> None:
-    """Beyond such a table no operator raises: the text would get a vector of no meaning."""
-    folder, rows = with_a_token_more(BUNDLED_MODEL, tmp_path)
-    write_manifest(folder, dim=384)
-    with pytest.raises(ArtifactError, match=f"has token ids up to {rows}, .* has {rows} rows"):
-        load_encoder(folder)
-
-
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_where_the_table_cannot_be_read_the_highest_id_is_tried(
-    tiny_model: Path, tmp_path: Path, is_whole: bool
-) -> None:
-    folder = copy_of(tiny_model, tmp_path) if is_whole else with_a_token_more(tiny_model, tmp_path)[0]
-    model = onnx.load(str(folder / "model.onnx"))
+def test_where_the_table_cannot_be_read_the_highest_id_is_tried(copy: Path, is_whole: bool) -> None:
+    if not is_whole:
+        add_token(copy)
+    model = onnx.load(str(copy / "model.onnx"))
     model.graph.node[0].input[1] = "same_ids"
     model.graph.node.insert(0, onnx.helper.make_node("Identity", ["input_ids"], ["same_ids"]))
-    onnx.save(model, str(folder / "model.onnx"))
-    write_manifest(folder)
+    onnx.save(model, str(copy / "model.onnx"))
+    write_manifest(copy)
     if is_whole:
-        load_encoder(folder)
+        load_encoder(copy)
         return
     with pytest.raises(ArtifactError, match=r"has token ids up to \d+, but model\.onnx fails on that one: export"):
-        load_encoder(folder)
+        load_encoder(copy)
 
 
-def test_a_reranker_is_not_served_as_an_encoder(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    write_manifest(folder, kind="cross-encoder")
-    with pytest.raises(ArtifactError, match=r"is a re-ranker, .* CROSSLET_RERANKER takes it"):
-        load_encoder(folder)
-
-
-def test_a_graph_of_another_width_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    write_manifest(folder, dim=DIM + 1)
+def test_a_graph_of_another_width_is_refused(copy: Path) -> None:
+    write_manifest(copy, dim=DIM + 1)
     with pytest.raises(ArtifactError, match=f"gives {DIM} dims; the manifest says {DIM + 1}"):
-        load_encoder(folder)
+        load_encoder(copy)
 
 
-def test_a_file_that_is_no_graph_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    (folder / "model.onnx").write_bytes(b"not a graph")
-    write_manifest(folder)
-    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded"):
-        load_encoder(folder)
-
-
-def failing_copy(folder: Path, target: Path) -> Path:
-    """A folder whose hashes agree and whose vectors do not: what a CPU with other int8 arithmetic sees."""
-    copy = copy_of(folder, target)
-    build_artifact(target / "other", seed=1)
-    shutil.copy(target / "other" / "model.onnx", copy / "model.onnx")
+def test_a_file_that_is_no_graph_is_refused(copy: Path, tiny_model: Path) -> None:
+    (copy / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ArtifactError, match="manifest says"):  # though there is a fallback
+        choose_encoder(copy, tiny_model)
     write_manifest(copy)
-    return copy
+    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded"):
+        load_encoder(copy)
 
 
-def test_where_parity_fails_the_fallback_is_served_and_says_why(tiny_model: Path, tmp_path: Path) -> None:
-    choice = choose_encoder(failing_copy(tiny_model, tmp_path), tiny_model)
+def test_where_parity_fails_the_fallback_is_served_and_says_why(moved: Path, tiny_model: Path) -> None:
+    choice = choose_encoder(moved, tiny_model)
     assert choice.encoder.manifest == load_encoder(tiny_model).manifest
     assert choice.refused is not None
     assert "the minimum is" in choice.refused
@@ -185,16 +166,9 @@ def test_a_model_in_order_does_without_its_fallback(tiny_model: Path, tmp_path: 
     assert choose_encoder(tiny_model, tmp_path / "nowhere").refused is None
 
 
-def test_without_a_fallback_the_refusal_names_the_setting(tiny_model: Path, tmp_path: Path) -> None:
+def test_without_a_fallback_the_refusal_names_the_setting(moved: Path) -> None:
     with pytest.raises(ParityFailed, match=r"another precision on this CPU \(CROSSLET_FALLBACK_MODEL\)"):
-        choose_encoder(failing_copy(tiny_model, tmp_path), None)
-
-
-def test_a_damaged_model_is_refused_though_there_is_a_fallback(tiny_model: Path, tmp_path: Path) -> None:
-    folder = copy_of(tiny_model, tmp_path)
-    (folder / "model.onnx").write_bytes(b"not a graph")
-    with pytest.raises(ArtifactError, match="manifest says"):
-        choose_encoder(folder, tiny_model)
+        choose_encoder(moved, None)
 
 
 ENDS = ["\n", " ", "\t\r\n", "\xa0", "\u3000", "\u2028", "\x85", "\u200b", "\ufeff", " \u200b\n\u200e ", "\x1f"]

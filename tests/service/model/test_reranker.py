@@ -25,6 +25,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
 @pytest.fixture(scope="module")
 def reranker(folder: Path) -> Reranker:
     return Reranker.load(folder)
@@ -101,8 +106,7 @@ def test_a_missing_folder_is_named_with_the_setting(tmp_path: Path) -> None:
         Reranker.load(tmp_path / "none")
 
 
-def test_other_scores_than_those_of_the_parity_pack_are_refused(folder: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+def test_other_scores_than_those_of_the_parity_pack_are_refused(copy: Path, tmp_path: Path) -> None:
     build_reranker(tmp_path / "other", seed=1)
     shutil.copy(tmp_path / "other" / "model.onnx", copy / "model.onnx")
     with pytest.raises(ArtifactError, match=r"model\.onnx has sha256"):
@@ -120,8 +124,7 @@ def test_other_scores_than_those_of_the_parity_pack_are_refused(folder: Path, tm
         ({"pairs": ["text"]}, r"parity\.json: pairs\.0"),
     ],
 )
-def test_a_parity_pack_that_is_not_whole_is_refused(folder: Path, tmp_path: Path, change: dict, complaint: str) -> None:
-    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+def test_a_parity_pack_that_is_not_whole_is_refused(copy: Path, change: dict, complaint: str) -> None:
     parity = json.loads((copy / "parity.json").read_text()) | change
     (copy / "parity.json").write_text(json.dumps(parity))
     write_reranker_manifest(copy)
@@ -129,8 +132,7 @@ def test_a_parity_pack_that_is_not_whole_is_refused(folder: Path, tmp_path: Path
         Reranker.load(copy)
 
 
-def test_a_tokenizer_that_parts_no_pair_is_refused(folder: Path, tiny_model: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+def test_a_tokenizer_that_parts_no_pair_is_refused(copy: Path) -> None:
     tokenizer = json.loads((copy / "tokenizer.json").read_text())
     before, first, _, *rest = tokenizer["post_processor"]["pair"]
     tokenizer["post_processor"]["pair"] = [before, first, *rest]

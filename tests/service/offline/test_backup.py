@@ -25,6 +25,7 @@ from tests.service.documents.stores import wait_for
 
 DIM, BATCH = 8, 5
 STORE = "documents.sqlite3"
+BACKED_UP = {"a": 1, "b": 1, "c": 1}
 LONG = "x" * 100_000  # of such documents a store has many steps
 
 
@@ -138,7 +139,7 @@ def test_backup_replaces_an_older_one_only_when_whole(
     write_backup(source / STORE, copy)
     collection.close()
     restore(copy, copy.parent / "restored" / STORE)
-    assert contents(copy.parent / "restored") == {"a": 1, "b": 1, "c": 1, "d": 2}
+    assert contents(copy.parent / "restored") == BACKED_UP | {"d": 2}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_backup_replaces_an_older_one_only_when_whole(
 def test_a_place_that_is_none_for_a_backup_is_refused(source: Path, tmp_path: Path, name: str, sentence: str) -> None:
     with pytest.raises(StartError, match=sentence):
         write_backup(source / STORE, tmp_path / name)
-    assert contents(source) == {"a": 1, "b": 1, "c": 1}
+    assert contents(source) == BACKED_UP
 
 
 def test_restore_raises_the_revision_so_losses_are_noticed(source: Path, copy: Path) -> None:
@@ -166,7 +167,7 @@ def test_restore_raises_the_revision_so_losses_are_noticed(source: Path, copy: P
         restore(copy, source / STORE)
     done = restore(copy, source / STORE, force=True)
     assert done.revision == last + 1
-    assert contents(source) == {"a": 1, "b": 1, "c": 1}
+    assert contents(source) == BACKED_UP
     shutil.copyfile(copy, source / STORE)  # put back by hand: a loss
     with pytest.raises(StoreError, match=f"has revision 1, but revision {last + 1} was acknowledged"):
         opened(source)
@@ -184,7 +185,7 @@ def test_restore_replaces_a_killed_or_damaged_store_and_its_log(source: Path, co
     for folder in (killed, damaged, orphaned):
         assert (folder / f"{STORE}-wal").stat().st_size > 0
         assert restore(copy, folder / STORE, force=folder != orphaned).revision == 3
-        assert contents(folder) == {"a": 1, "b": 1, "c": 1}
+        assert contents(folder) == BACKED_UP
         assert {path.name for path in folder.iterdir()} == {STORE, "documents.lock", "documents.revision"}
 
 
@@ -197,10 +198,10 @@ def test_plain_copies_of_a_store_are_restored(source: Path, tmp_path: Path) -> N
     shutil.copytree(source, both)
     running.close()
     restore(lone / "a", tmp_path / "restored" / STORE)
-    assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1}
+    assert contents(tmp_path / "restored") == BACKED_UP
     assert {path.name for path in lone.iterdir()} == {"a"}
     restore(both / STORE, tmp_path / "restored" / STORE, force=True)
-    assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1, "d": 2}
+    assert contents(tmp_path / "restored") == BACKED_UP | {"d": 2}
 
 
 def test_restore_is_refused_while_the_store_is_open(source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +214,7 @@ def test_restore_is_refused_while_the_store_is_open(source: Path, copy: Path, mo
         running.close()
         with pytest.raises(StoreError, match=r"another process reads document store .*; run this again"):
             restore(copy, source / STORE, force=True)
-    assert contents(source) == {"a": 1, "b": 1, "c": 1, "d": 2}
+    assert contents(source) == BACKED_UP | {"d": 2}
 
 
 def test_what_is_no_sound_backup_is_refused_and_the_store_stays(source: Path, copy: Path, tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_what_is_no_sound_backup_is_refused_and_the_store_stays(source: Path, co
         with pytest.raises(StartError, match=sentence):
             restore(bad, source / STORE, force=True)
         assert not (source / module.COPY).exists()
-        assert contents(source) == {"a": 1, "b": 1, "c": 1}
+        assert contents(source) == BACKED_UP
 
     content = copy.read_bytes()
     refused(None, "there is no backup")

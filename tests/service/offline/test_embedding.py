@@ -81,28 +81,31 @@ def with_ray(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @with_ray
-def test_ray_actors_give_this_process_vectors_in_order(tiny_model: Path) -> None:
-    encoder = load_encoder(tiny_model)
-    batches = [list(TEXTS), [], [f"{text} {number}" for number in range(50) for text in TEXTS], ["x " * 100]]
-    model = Model(tiny_model, None, encoder.manifest.fingerprint, encoder.manifest.dim)
-    found = list(ray_engine(model)(batches))
-    expected = list(threads_engine(encoder.encode_all, workers=1, dim=encoder.manifest.dim)(batches))
+@pytest.mark.parametrize(
+    ("model", "batches", "failed"),
+    [
+        (
+            "tiny_model",
+            [list(TEXTS), [], [f"{text} {number}" for number in range(50) for text in TEXTS], ["x " * 100]],
+            [[], [], [], []],
+        ),
+        ("failing_model", [["kaputt"], [*TEXTS, "kaputt", "guitar", "kaputt too"], [*TEXTS]], [[0], [12, 14], []]),
+    ],
+)
+def test_ray_actors_give_what_threads_give_in_order(
+    request: pytest.FixtureRequest, model: str, batches: list[list[str]], failed: list[list[int]]
+) -> None:
+    folder = request.getfixturevalue(model)
+    encoder = load_encoder(folder)
+    manifest = encoder.manifest
+    found = list(ray_engine(Model(folder, None, manifest.fingerprint, manifest.dim))(batches))
+    expected = list(threads_engine(encoder.encode_all, workers=1, dim=manifest.dim)(batches))
     assert [one.truncated for one in found] == [one.truncated for one in expected]
+    assert [one.failed for one in found] == [one.failed for one in expected]
+    assert [list(one.failed) for one in found] == failed
     for one, other in zip(found, expected, strict=True):
         assert one.vectors_ND.dtype == np.float32
         assert np.array_equal(one.vectors_ND, other.vectors_ND)
-
-
-@with_ray
-def test_ray_leaves_out_failing_texts_like_threads(failing_model: Path) -> None:
-    encoder = load_encoder(failing_model)
-    batches = [["kaputt"], [*TEXTS, "kaputt", "guitar", "kaputt too"], [*TEXTS]]
-    model = Model(failing_model, None, encoder.manifest.fingerprint, encoder.manifest.dim)
-    found = list(ray_engine(model)(batches))
-    expected = list(threads_engine(encoder.encode_all, workers=1, dim=encoder.manifest.dim)(batches))
-    assert [one.failed for one in found] == [one.failed for one in expected]
-    assert [list(one.failed) for one in found] == [[0], [12, 14], []]
-    assert all(np.array_equal(one.vectors_ND, other.vectors_ND) for one, other in zip(found, expected, strict=True))
 
 
 @with_ray

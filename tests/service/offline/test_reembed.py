@@ -50,6 +50,22 @@ def put(collection: Collection, **texts: str) -> int:
     return collection.put(documents, np.stack([vector_of(text, OLD_DIM) for text in texts.values()]))
 
 
+def stored(folder: Path, **texts: str) -> None:
+    """Make a store of the old model with these documents."""
+    collection = open_collection(folder, "old", OLD_DIM)
+    put(collection, **texts)
+    collection.close()
+
+
+def texts_in(folder: Path, fingerprint: str = "new", dim: int = NEW_DIM) -> dict[str, str]:
+    """Id -> text, as a service of a model reads them."""
+    collection = open_collection(folder, fingerprint, dim)
+    hits = search_one(collection, vector_of("x", dim), top_k=9)
+    assert len(hits) == len(collection)
+    collection.close()
+    return {hit.document.id: hit.document.text for hit in hits}
+
+
 def conversion(folder: Path) -> Reembedding:
     return Reembedding(folder / "documents.sqlite3", fingerprint="new", dim=NEW_DIM)
 
@@ -96,17 +112,11 @@ def test_the_service_goes_on_with_the_old_store_until_the_end(tmp_path: Path) ->
     collection.close()
     work.take_over(engine(seen))
     assert seen == ["Hund", "chat", "köpek", "gato", "pes"]  # only what changed, again
-    made = open_collection(tmp_path, "new", NEW_DIM)
-    found = {one.document.id: one.document.text for one in search_one(made, vector_of("x", NEW_DIM), top_k=9)}
-    assert found == {"a": "Hund", "b": "gato", "d": "pes"}
-    made.close()
+    assert texts_in(tmp_path) == {"a": "Hund", "b": "gato", "d": "pes"}
 
 
 def test_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path, "old", OLD_DIM)
-    for start in range(0, 600, 200):
-        put(collection, **{f"d{number}": f"text {number}" for number in range(start, start + 200)})
-    collection.close()
+    stored(tmp_path, **{f"d{number}": f"text {number}" for number in range(600)})
 
     def broken(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         for number, embedded in enumerate(engine([])(batches)):
@@ -142,39 +152,28 @@ def test_documents_put_again_between_runs_come_last(tmp_path: Path, again: str, 
 
 
 def test_the_same_model_is_refused(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path, "new", NEW_DIM)
-    collection.close()
+    open_collection(tmp_path, "new", NEW_DIM).close()
     with pytest.raises(StoreError, match="already has the vectors of this model"):
         conversion(tmp_path).copy(engine([]))
 
 
 def test_a_next_store_of_a_third_model_is_thrown_away(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path, "old", OLD_DIM)
-    put(collection, a="Hund", b="chat")
-    collection.close()
+    stored(tmp_path, a="Hund", b="chat")
     Reembedding(tmp_path / "documents.sqlite3", fingerprint="third", dim=NEW_DIM).copy(engine([]))
     seen: list[str] = []
-    work = conversion(tmp_path)
-    work.copy(engine(seen))
-    work.take_over(engine(seen))
+    conversion(tmp_path).copy(engine(seen))
+    conversion(tmp_path).take_over(engine(seen))
     assert seen == ["Hund", "chat"]
-    made = open_collection(tmp_path, "new", NEW_DIM)
-    assert len(made) == 2
-    made.close()
+    assert texts_in(tmp_path) == {"a": "Hund", "b": "chat"}
 
 
 def test_what_a_next_store_has_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path, "old", OLD_DIM)
-    put(collection, a="Hund")
-    collection.close()
+    stored(tmp_path, a="Hund")
     conversion(tmp_path).copy(engine([]))
     (tmp_path / NEXT).unlink()  # its revision file stays, and records an acknowledged revision
-    work = conversion(tmp_path)
-    work.copy(engine([]))
-    work.take_over(engine([]))
-    made = open_collection(tmp_path, "new", NEW_DIM)
-    assert len(made) == 1
-    made.close()
+    conversion(tmp_path).copy(engine([]))
+    conversion(tmp_path).take_over(engine([]))
+    assert texts_in(tmp_path) == {"a": "Hund"}
 
 
 def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> None:
@@ -188,18 +187,10 @@ def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> N
         with pytest.raises(StoreError, match=r"another process reads .* is ready: stop that process and run the same"):
             work.take_over(engine([]))
         assert [row.id for row in reader.rows()] == ["a", "b"]
-    unchanged = open_collection(tmp_path, "old", OLD_DIM)
-    assert len(unchanged) == 3
-    unchanged.close()
+    documents = {"a": "Hund", "b": "chat", "c": "köpek"}
+    assert texts_in(tmp_path, "old", OLD_DIM) == documents
     work.take_over(engine([]))
-    made = open_collection(tmp_path, "new", NEW_DIM)
-    hits = search_one(made, vector_of("x", NEW_DIM), top_k=9)
-    assert {hit.document.text for hit in hits} == {
-        "Hund",
-        "chat",
-        "köpek",
-    }
-    made.close()
+    assert texts_in(tmp_path) == documents
 
 
 def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> None:
@@ -210,24 +201,19 @@ def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> No
     work.copy(engine([]))
     put(collection, b="chat", c="gato")
     collection.close()
+    documents = {"a": "Hund", "b": "chat", "c": "gato"}
     with open_store_file(tmp_path / NEXT):
         with pytest.raises(
             StoreError, match=r"could not be merged into it: .* is unchanged: run the same command again"
         ):
             work.take_over(engine([]))
-        unchanged = open_collection(tmp_path, "old", OLD_DIM)
-        assert len(unchanged) == 3
-        unchanged.close()
+        assert texts_in(tmp_path, "old", OLD_DIM) == documents
     work.take_over(engine([]))
-    made = open_collection(tmp_path, "new", NEW_DIM)
-    assert len(made) == 3
-    made.close()
+    assert texts_in(tmp_path) == documents
 
 
 def test_next_store_without_tables_is_continued(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path, "old", OLD_DIM)
-    put(collection, a="Hund")
-    collection.close()
+    stored(tmp_path, a="Hund")
     (tmp_path / NEXT).touch()
     assert conversion(tmp_path).copy(engine([])).new == 1
 
@@ -237,8 +223,7 @@ def test_stored_documents_need_not_pass_todays_checks(tmp_path: Path) -> None:
     document = Document("a\x85", "Hund", {"k" * 1000: [0] * 1000})
     collection.put([document], vector_of("Hund", OLD_DIM)[None])
     collection.close()
-    work = conversion(tmp_path)
-    work.take_over(engine([]))
+    conversion(tmp_path).take_over(engine([]))
     made = open_collection(tmp_path, "new", NEW_DIM)
     found = made.get(document.id)
     assert found is not None

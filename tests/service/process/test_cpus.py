@@ -11,17 +11,24 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("150000 100000\n", 1.5), ("max 100000\n", None)])
-def test_a_version_2_quota_is_read(tmp_path: Path, text: str, expected: float | None) -> None:
-    write(tmp_path / "cpu.max", text)
-    assert cgroup_quota(tmp_path) == expected
+V1_QUOTA, V1_PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 
 
-@pytest.mark.parametrize(("quota", "expected"), [("50000", 0.5), ("-1", None)])
-def test_a_version_1_quota_is_read(tmp_path: Path, quota: str, expected: float | None) -> None:
-    write(tmp_path / "cpu/cpu.cfs_quota_us", quota)
-    write(tmp_path / "cpu/cpu.cfs_period_us", "100000")
-    assert cgroup_quota(tmp_path) == expected
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({f"cpu/{V1_QUOTA}": "50000", f"cpu/{V1_PERIOD}": "100000"}, 0.5),
+        ({f"cpu/{V1_QUOTA}": "-1", f"cpu/{V1_PERIOD}": "100000"}, None),
+        ({f"cpu/docker/1/{V1_QUOTA}": "250000", f"cpu/docker/1/{V1_PERIOD}": "100000"}, 2.5),  # below the root
+    ],
+)
+def test_a_quota_of_either_version_is_read(tmp_path: Path, files: dict[str, str], expected: float | None) -> None:
+    write(tmp_path / "own", "5:cpu,cpuacct:/docker/1\n0::/\n")
+    for name, text in files.items():
+        write(tmp_path / "root" / name, text)
+    assert cgroup_quota(tmp_path / "root", tmp_path / "own") == expected
 
 
 def test_half_a_cpu_still_gives_one_worker(tmp_path: Path) -> None:
@@ -47,13 +54,6 @@ def test_smallest_cpu_quota_of_the_groups_counts(
     for group, text in limits.items():
         write(tmp_path / "root" / group / "cpu.max", text)
     assert cgroup_quota(tmp_path / "root", tmp_path / "own") == expected
-
-
-def test_a_version_1_quota_of_a_group_below_the_root_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "own", "5:cpu,cpuacct:/docker/1\n0::/\n")
-    write(tmp_path / "root/cpu/docker/1/cpu.cfs_quota_us", "250000")
-    write(tmp_path / "root/cpu/docker/1/cpu.cfs_period_us", "100000")
-    assert cgroup_quota(tmp_path / "root", tmp_path / "own") == 2.5
 
 
 def test_without_a_quota_the_affinity_mask_counts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import resource
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from service.errors import StartError
 from service.process.descriptors import AWAITED, RESERVE, connection_limit, raise_limit
-from tests.service.process.test_process import ROOT, documents, environment, running
+from tests.service.process.test_process import ROOT, documents, environment, metric, running
 
 REQUEST = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
 
@@ -21,10 +22,6 @@ REQUEST = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
 def limited(files: int) -> list[str]:
     """A command that runs another one with so many files, its own soft limit below that."""
     return ["sh", "-c", f'ulimit -Sn {files // 2} && ulimit -Hn {files} && exec "$@"', "sh"]
-
-
-def metric(text: str, name: str) -> float:
-    return float(text.split(f"\n{name} ")[1].split()[0])
 
 
 async def asked(port: int, connections: int) -> list[tuple[bytes, socket.socket]]:
@@ -95,23 +92,24 @@ def test_a_start_with_too_few_files_is_one_sentence(tiny_model: Path, tmp_path: 
     assert "(ulimit -n)" in start.stderr
 
 
-def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
-    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
-        raise_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 2**20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_connections_leave_the_reserve() -> None:
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    """Give the limits on open files, and restore them after the test."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (300, before[1]))
-        assert 1 <= connection_limit(lambda: None).most < 300 - RESERVE - AWAITED
-        resource.setrlimit(resource.RLIMIT_NOFILE, (RESERVE, before[1]))
-        with pytest.raises(StartError, match="ulimit -n"):
-            connection_limit(lambda: None)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one(limits: tuple[int, int]) -> None:
+    soft, hard = limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
+    raise_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 2**20)
+
+
+def test_connections_leave_the_reserve(limits: tuple[int, int]) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, limits[1]))
+    assert 1 <= connection_limit(lambda: None).most < 300 - RESERVE - AWAITED
+    resource.setrlimit(resource.RLIMIT_NOFILE, (RESERVE, limits[1]))
+    with pytest.raises(StartError, match="ulimit -n"):
+        connection_limit(lambda: None)
