@@ -18,7 +18,7 @@ from typing import Any, Literal
 from transformers.utils import logging as transformers_logging
 
 from export.__main__ import say
-from export.align import MODEL, REFUSED, add_arguments, at_least_1, exit_status, read_files, remove_model
+from export.align import MODEL, REFUSED, add_arguments, at_least_1, exit_status, finite_rate, read_files, remove_model
 from export.bundle import rewrite_card
 from export.card import model_card
 from export.errors import ExportError
@@ -230,7 +230,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of a language that the model was not taught, at most, for a Unigram vocabulary; default: none",
     )
-    add("--learning-rate", type=float, help=f"default: {rates}")
+    add("--learning-rate", type=finite_rate, help=f"default: {rates}")
     return parser
 
 

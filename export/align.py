@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -165,7 +166,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--distance", choices=DISTANCES, default=default.distance, help="default: %(default)s")
     add("--margin", type=float, default=default.margin, help="in the units of the distance; default: %(default)s")
     add("--negatives", choices=STRATEGIES, default=default.negatives, help="default: %(default)s")
-    add("--learning-rate", type=float, default=default.learning_rate, help="default: %(default)s; the paper: 5e-6")
+    add(
+        "--learning-rate", type=finite_rate, default=default.learning_rate, help="default: %(default)s; the paper: 5e-6"
+    )
     add("--batch", type=int, default=default.batch, help="pairs; default: %(default)s")
     add("--epochs", type=at_least_1, default=default.epochs, help="default: %(default)s; the paper: 70")
     add("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
@@ -222,6 +225,14 @@ def at_least_1(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return number
+
+
+def finite_rate(text: str) -> float:
+    """A learning rate: a finite number above 0, for argparse."""
+    rate = float(text)
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no finite number above 0")
+    return rate
 
 
 def read_files(options: argparse.Namespace) -> tuple[PairFile, PairFile | None]:

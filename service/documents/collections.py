@@ -456,7 +456,8 @@ class EmbeddedCollections(CollectionOpener):
         if number is not None:
             self._open[name].discard(lambda: self._store.catalog.drop(number))
         self._open = {other: collection for other, collection in self._open.items() if other != name}
-        forget_dropped(self._options.folder, [row.number for row in self._store.catalog.listed()])
+        with suppress(OSError):  # what stays is removed at the next start
+            forget_dropped(self._options.folder, [row.number for row in self._store.catalog.listed()])
 
     def check_files(self) -> None:
         self._store.check_files()

@@ -30,12 +30,14 @@ from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
+from service.process.address_space import is_limited
 from service.process.cpus import usable_cpus
 
 logger = logging.getLogger(__name__)
 
 PASS_PLACES = 192  # texts x longest length of a pass: larger passes are no faster per text, and others wait for them
 PAD_MULTIPLE = 4  # keeps vectors bit-identical in any batch if padding is skipped (ADR 9)
+PARITY_THREADS = 2  # more take memory that a short start does not pay for
 
 TextInput = str | tuple[int, ...]  # a text, or token ids from this model's tokenizer
 
@@ -158,7 +160,7 @@ class Encoder:
 
         Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is below the pack's minimum.
         """
-        with ThreadPoolExecutor(usable_cpus()) as threads:
+        with ThreadPoolExecutor(1 if is_limited() else min(PARITY_THREADS, usable_cpus())) as threads:
             for _ in threads.map(partial(self._check_parity_text, parity, folder), range(len(parity.texts))):
                 pass  # raises the first text's error
 
@@ -271,16 +273,24 @@ def load_encoder(folder: Path) -> Encoder:
             "CROSSLET_MODEL takes an encoder"
         )
     verify_files(folder, manifest)
-    with ThreadPoolExecutor(1) as loader:  # both are native code for the most part, which leaves the GIL free
-        loading = loader.submit(Session, folder / MODEL_FILE, dim=manifest.dim)
-        tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
-        session = loading.result()
+    if is_limited():  # one after the other: together they take 30 MB more for a moment
+        tokenizer = _load_tokenizer(folder, manifest)
+        session = Session(folder / MODEL_FILE, dim=manifest.dim)
+    else:
+        with ThreadPoolExecutor(1) as loader:  # both are native code for the most part, which leaves the GIL free
+            loading = loader.submit(Session, folder / MODEL_FILE, dim=manifest.dim)
+            tokenizer = _load_tokenizer(folder, manifest)
+            session = loading.result()
     check_ids(folder, tokenizer, session)
     encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
     parity = load_parity(folder, manifest)
     encoder.try_sharing(parity)
     encoder.check_parity(parity, folder)
     return encoder
+
+
+def _load_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
+    return Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
 
 
 def check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:

@@ -86,7 +86,8 @@ class Load:
             in_flight -= Counter(document.id for document in batch.documents)
             self.report.unchanged += batch.unchanged
             self.report.failed += len(failed)
-            self.advance(batch.read, self.report)
+            if batch.read:  # else the source had no record
+                self.advance(batch.read, self.report)
         return self.report
 
     def run_through(self, client: ServiceClient, records: Iterable[Record]) -> Report:

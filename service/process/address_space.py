@@ -21,6 +21,12 @@ def address_space() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
+def is_limited() -> bool:
+    """Whether address space or data is limited (ulimit -v, -d): each thread maps up to 72 MiB more."""
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(limit)[0] != resource.RLIM_INFINITY for limit in limits)
+
+
 def check_start(load: Callable[[], object], *, room_bytes: int) -> None:
     """If address space is limited, try `load` in a child that may map `room_bytes` less. Call before starting threads.
 

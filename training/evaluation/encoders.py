@@ -55,6 +55,12 @@ class Model:
 LoadModel = Callable[[str], Model]
 
 
+def refuse_artifact(name: str) -> None:
+    """Raises: EvaluationError: a folder holds an artifact, which only `export` can load."""
+    if (Path(name) / MANIFEST_FILE).is_file():
+        raise EvaluationError(f"{name} is an artifact, which `python -m training` does not read: run training/run.sh")
+
+
 def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
     """Load a checkpoint or any sentence-transformers model from a folder, or a model from the hub.
 
@@ -62,9 +68,8 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
 
     Raises: EvaluationError: there is no such folder, it holds no model, or the model cannot be loaded.
     """
+    refuse_artifact(name)
     folder = Path(name)
-    if (folder / MANIFEST_FILE).is_file():
-        raise EvaluationError(f"{folder} is an artifact, which `python -m training` does not read: run training/run.sh")
     if folder.is_dir():
         if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
             raise EvaluationError(

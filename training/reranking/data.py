@@ -18,7 +18,7 @@ import numpy as np
 from training.corpora.cleaning.leakage import EvaluationSentences
 from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import LoadModel, Model, load_model
+from training.evaluation.encoders import LoadModel, Model, load_model, refuse_artifact
 from training.evaluation.vectors import each_text_once
 from training.models.cross_encoder import load_base
 from training.reranking.code_switching import Lexicon, code_switch, splitter
@@ -81,6 +81,13 @@ class RerankData:
     config: RerankConfig
     folder: Path
     load_model: LoadModel = load_model
+
+    def __post_init__(self) -> None:
+        """Raises: EvaluationError: hours before it is needed: a bi-encoder is an artifact that `load_model` refuses."""
+        if self.load_model is load_model:
+            for name in (self.config.negatives.encoder, self.config.measure.bi_encoder):
+                if name is not None:
+                    refuse_artifact(name)
 
     @cached_property
     def measured(self) -> MeasuredText:

@@ -193,7 +193,13 @@ class DocumentStore:
             try:
                 revision = _last_change(connection, self.number)
                 yield Snapshot(
-                    connection, self.number, revision, dim=self._dim, has_keywords=self._has_keywords, deadline=deadline
+                    connection,
+                    self.number,
+                    revision,
+                    path=self._path,
+                    dim=self._dim,
+                    has_keywords=self._has_keywords,
+                    deadline=deadline,
                 )
             finally:
                 if connection.in_transaction and not self._connections.read_only:
@@ -216,6 +222,7 @@ class Snapshot:
         number: int,
         revision: int,
         *,
+        path: Path,
         dim: int,
         has_keywords: bool,
         deadline: Deadline,
@@ -225,6 +232,7 @@ class Snapshot:
         self.number = number
         self.deadline = deadline
         self._connection = connection
+        self._path = path
         self._dim = dim
         self._has_keywords = has_keywords
         self._ours = f"collection = {int(number)}"
@@ -275,7 +283,7 @@ class Snapshot:
         """Return the documents of the ids, but for missing and damaged ones."""
         documents: dict[str, StoredDocument] = {}
         for id_ in ids:
-            with suppress(Damaged):
+            with suppress(Damaged), undamaged(self._path):
                 if (document := self.get(id_)) is not None:
                     documents[id_] = document
         return documents

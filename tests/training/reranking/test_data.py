@@ -4,7 +4,10 @@ import json
 from itertools import combinations
 from pathlib import Path
 
+import pytest
+
 from tests.training.reranking.small import THINGS, settings, translated, write_data
+from training.errors import EvaluationError
 from training.reranking.collection import Collection, Question
 from training.reranking.config import rerank_config
 from training.reranking.data import MeasuredText, RerankData
@@ -87,3 +90,11 @@ def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Pa
     assert [pair.languages[0] for pair in after] == [other[pair.languages[0]] for pair in before]
     assert {pair.query for pair in after} == {pair.query for pair in before}  # each is there in both languages
     assert plain.fingerprint() != switched.fingerprint()  # which reads `asked`, too
+
+
+def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path)}
+    config = rerank_config(settings(base, measure=measure), where="x")
+    with pytest.raises(EvaluationError, match=r"is an artifact, .* run training/run\.sh"):
+        RerankData(config, tmp_path)
