@@ -1,4 +1,4 @@
-"""Documents with metadata, and search over them; `collection` joins store and vectors, `search` is the way of a search.
+"""Documents with metadata, and search over them; `collections` joins store and vectors, `search` finds.
 
 Imports its own rooms, `process.files`, `blending` and the errors.
 """

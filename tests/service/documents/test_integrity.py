@@ -250,7 +250,7 @@ def test_damaged_keywords_are_said_and_made_anew(store: Path, damage: str, fault
     assert not is_found_by_verify(store)
 
 
-def test_a_repair_is_refused_for_another_model_and_beside_a_service(store: Path) -> None:
+def test_repair_for_another_model_or_beside_service_is_refused(store: Path) -> None:
     with pytest.raises(StoreError, match="holds vectors of model"):
         repair(store / STORE, nothing_to_embed, fingerprint="bb", dim=DIM)
     running = open_store(store, dim=DIM)
