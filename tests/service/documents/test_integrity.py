@@ -221,7 +221,7 @@ def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
     assert (done.vectors, done.lost) == (0, [("default", "d7")])
 
 
-def test_a_text_that_is_no_utf8_counts_as_missing_and_is_replaced(store: Path) -> None:
+def test_text_that_is_no_utf8_counts_as_missing(store: Path) -> None:
     with closing(sqlite3.connect(store / STORE)) as connection, connection:
         connection.execute("UPDATE documents SET text = CAST(x'68ff' AS TEXT) WHERE id = 'd7'")
     collection = opened(store)
