@@ -146,10 +146,10 @@ class Collection(DocumentIndex):
         with self._live.writing, self._store.transaction() as transaction:
             return self._delete(transaction, transaction.rows_of(ids))
 
-    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
+    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
         condition = to_condition(filter_)
         with self._live.writing:  # no other write between the look-up and the removal
-            with self._store.snapshot(Deadline.after(filter_s)) as snapshot:
+            with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
                 rows = snapshot.matching(condition).tolist()
             with self._store.transaction() as transaction:
                 transaction.check_fields(rows)
@@ -175,11 +175,11 @@ class Collection(DocumentIndex):
         limit: int,
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
         truncated: bool = False,
     ) -> Page:
         condition = to_condition(filter_) if filter_ else None  # {} matches everything
-        with self._store.snapshot(Deadline.after(filter_s)) as snapshot:
+        with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
             selected: list[Rows] = [snapshot.truncated()] if truncated else []
             if condition is not None:
                 selected.append(snapshot.matching(condition))
@@ -187,10 +187,10 @@ class Collection(DocumentIndex):
             page = snapshot.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
             return replace(page, total=snapshot.count() if rows is None else len(rows))
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
         if not filter_:
             return len(self)
-        return self.counts([], most_values=0, filter_=filter_, filter_s=filter_s)[0]
+        return self.counts([], most_values=0, filter_=filter_, timeout_s=timeout_s)[0]
 
     def counts(
         self,
@@ -198,9 +198,9 @@ class Collection(DocumentIndex):
         *,
         most_values: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
-        with self._store.snapshot(Deadline.after(filter_s)) as snapshot:
+        with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
             return count_facets(snapshot, fields, most_values=most_values, filter_=filter_)
 
     def search_all(

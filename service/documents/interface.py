@@ -63,7 +63,7 @@ class ResultOptions:
     text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
     max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
     way_out: what a message then advises.
-    filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
+    timeout_s: for finding filters, keywords and passages, over all tries; None: no limit.
     """
 
     offset: int = 0
@@ -76,7 +76,7 @@ class ResultOptions:
     way_out: str = (
         "send fewer queries, a smaller top_k, or leave text and vector out of include and ask for documents by id"
     )
-    filter_s: float | None = None
+    timeout_s: float | None = None
 
 
 EVERYTHING = ResultOptions()
@@ -124,10 +124,10 @@ class DocumentIndex(Protocol):
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
 
-    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
+    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
         """Remove the documents that match a filter. Return their number.
 
-        filter_s: time limit for evaluating the filter in this process; None: no limit.
+        timeout_s: time limit for evaluating the filter in this process; None: no limit.
         """
 
     def get(self, id_: str) -> StoredDocument | None:
@@ -146,19 +146,19 @@ class DocumentIndex(Protocol):
         limit: int,
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
         truncated: bool = False,
     ) -> Page:
         """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
 
-        With a filter, only matching documents; `filter_s` as in `delete_matching`. truncated: only those whose text was
-        cut.
+        With a filter, only matching documents; `timeout_s` as in `delete_matching`.
+        truncated: only those whose text was cut.
 
         Raises: InvalidInput: these are wanted, but it is not known which they are.
         """
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """Count the documents that match a filter; `filter_s` as in `delete_matching`."""
+    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
+        """Count the documents that match a filter; `timeout_s` as in `delete_matching`."""
 
     def counts(
         self,
@@ -166,11 +166,11 @@ class DocumentIndex(Protocol):
         *,
         most_values: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
         """Count the documents that match a filter, also by each field's values, all of one moment.
 
-        `filter_s` as in `delete_matching`.
+        `timeout_s` as in `delete_matching`.
 
         Raises: InvalidInput: the documents are where values cannot be counted.
         """

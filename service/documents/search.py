@@ -71,7 +71,7 @@ class Search:
         self._top_k = top_k
         self._condition = to_condition(filter_) if filter_ else None  # {} matches everything
         self._options = options
-        self._deadline = Deadline.after(options.filter_s)
+        self._deadline = Deadline.after(options.timeout_s)
         self._revision = -1
         self._selected: Rows | None = None
         self._documents: dict[int, StoredDocument] = {}

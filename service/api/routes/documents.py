@@ -123,7 +123,7 @@ async def list_documents(
     given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
     after_row = _row_of(cursor)
     page = partial(_page, runtime.collection, given, after_row=after_row, limit=limit, truncated=truncated)
-    return dumped_response(await runtime.read(page, filter_s=limit_s))
+    return dumped_response(await runtime.read(page, timeout_s=limit_s))
 
 
 @router.post(
@@ -152,7 +152,7 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
         deleted = await runtime.write(runtime.collection.delete, body.ids)
     else:
         delete, limit_s = runtime.collection.delete_matching, runtime.settings.request_timeout_s
-        deleted = await runtime.write(delete, body.filter or {}, filter_s=limit_s)
+        deleted = await runtime.write(delete, body.filter or {}, timeout_s=limit_s)
     return json_response({"deleted": deleted})
 
 
@@ -212,14 +212,14 @@ def _page(
     after_row: int,
     limit: int,
     truncated: bool,
-    filter_s: float,
+    timeout_s: float,
 ) -> bytes:
     page = collection.page(
         after_row=after_row,
         limit=limit,
         max_chars=MAX_PAGE_CHARS,
         filter_=filter_,
-        filter_s=filter_s,
+        timeout_s=timeout_s,
         truncated=truncated,
     )
     next_cursor = None if page.next_row is None else str(page.next_row)

@@ -56,7 +56,7 @@ async def search(
         metadata="metadata" in body.include,
         vector="vector" in body.include,
         max_chars=MAX_ANSWER_BYTES,
-        filter_s=runtime.settings.request_timeout_s,
+        timeout_s=runtime.settings.request_timeout_s,
     )
     queries, batch = await _queries_of(body, embedder, runtime)
     if not body.rerank:
@@ -247,7 +247,7 @@ def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, objec
     """
     settings = runtime.settings
     count, found = runtime.collection.counts(
-        fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
+        fields, most_values=settings.max_facet_values, filter_=filter_, timeout_s=settings.request_timeout_s
     )
     answer: dict[str, object] = {"count": count}
     if fields:

@@ -105,8 +105,8 @@ class MilvusIndex(DocumentIndex):
     def delete(self, ids: Sequence[str]) -> int:
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
 
-    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
-        """`filter_s` is unused: Milvus limits itself."""
+    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
+        """`timeout_s` is unused: Milvus limits itself."""
         expression, deleted = self._expression(filter_), 0
         while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
             deleted += self._delete([row["id"] for row in rows])
@@ -128,7 +128,7 @@ class MilvusIndex(DocumentIndex):
         limit: int,
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
         truncated: bool = False,
     ) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
@@ -151,7 +151,7 @@ class MilvusIndex(DocumentIndex):
             documents += together
         return Page(documents, next_row=last_arrival, total=total)
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
         return self._milvus.count(self._expression(filter_) if filter_ else "")
 
     def counts(
@@ -160,7 +160,7 @@ class MilvusIndex(DocumentIndex):
         *,
         most_values: int,
         filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
         if not fields:
             return self.count(filter_), {}

@@ -106,10 +106,10 @@ def test_many_near_passages_do_not_hide_other_documents(collection: Collection) 
 def test_finding_passages_ends_with_the_deadline(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]]})
     queries = [Query(np.array([1, 0, 0, 0], np.float32))]
-    for shown in (ResultOptions(filter_s=60), ResultOptions(filter_s=0, passage=False)):
+    for shown in (ResultOptions(timeout_s=60), ResultOptions(timeout_s=0, passage=False)):
         assert [match.document.id for match in collection.search_all(queries, top_k=1, options=shown)[0]] == ["a"]
     with pytest.raises(InvalidInput, match="finding the passages takes longer than 0 s"):
-        collection.search_all(queries, top_k=1, options=ResultOptions(filter_s=0))
+        collection.search_all(queries, top_k=1, options=ResultOptions(timeout_s=0))
 
 
 def test_vectors_of_passages_are_read_in_chunks(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:

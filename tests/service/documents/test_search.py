@@ -203,14 +203,14 @@ def test_slow_filter_is_given_up_and_the_next_search_is_not(collection: Collecti
         put(collection, {f"{number}-{other}": EAST for other in range(50)}, {"x": number})
     slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
     uses: list[Callable[[], object]] = [
-        lambda: collection.search_all([Query(EAST)], top_k=1, filter_=slow, options=ResultOptions(filter_s=0.001)),
-        lambda: collection.delete_matching(slow, filter_s=0.001),
-        lambda: collection.count(slow, filter_s=0.001),
-        lambda: collection.page(after_row=0, limit=1, max_chars=9, filter_=slow, filter_s=0.001),
+        lambda: collection.search_all([Query(EAST)], top_k=1, filter_=slow, options=ResultOptions(timeout_s=0.001)),
+        lambda: collection.delete_matching(slow, timeout_s=0.001),
+        lambda: collection.count(slow, timeout_s=0.001),
+        lambda: collection.page(after_row=0, limit=1, max_chars=9, filter_=slow, timeout_s=0.001),
     ]
     for use in uses:
         with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
             use()
-    assert collection.count(slow, filter_s=60.0) == 1000
+    assert collection.count(slow, timeout_s=60.0) == 1000
     assert len(ids(collection, EAST, 9, filter_=slow)) == 9
-    assert collection.delete_matching(slow, filter_s=60.0) == 1000
+    assert collection.delete_matching(slow, timeout_s=60.0) == 1000
