@@ -3,7 +3,7 @@
 import logging
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from service.documents.collections import CollectionOpener, Collections, EmbeddedCollections, IndexOptions
@@ -11,7 +11,8 @@ from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.documents.names import DEFAULT_NAME, check_name
 from service.documents.store.catalog import unknown
-from service.documents.store.store import DocumentStore
+from service.documents.store.store import DocumentStore, Snapshot
+from service.documents.vectors.index import VectorIndex
 from service.errors import Damaged, InvalidInput, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
@@ -72,18 +73,34 @@ def load_collection(
         if name != DEFAULT_NAME:
             raise StartError(f"where Milvus keeps the documents (CROSSLET_INDEX) the only collection is {DEFAULT_NAME}")
         return _milvus_index(settings, manifest, read_only=read_only)
+    options = _index_options(settings, manifest)
     with _opened_store(settings, manifest, read_only=read_only) as store:
-        number = store.catalog.number_of(name)
-        if number is None and read_only:
-            raise unknown(name, [one.name for one in store.catalog.listed()], settings.documents_path)
-        store.select(_created(store, name, settings) if number is None else number)
-        options = _index_options(settings, manifest)
+        _select(store, name, settings, read_only=read_only)
         others = options.bytes_of_others(store) if options.max_index_bytes and not read_only else 0
         return options.opened(store, others_bytes=lambda: others, read_only=read_only)
 
 
-def _created(store: DocumentStore, name: str, settings: Settings) -> int:
-    return store.catalog.create(name, most=settings.max_collections, chunks=settings.chunk is not False)
+@contextmanager
+def read_collection(settings: Settings, manifest: Manifest, name: str) -> Iterator[tuple[Snapshot, VectorIndex]]:
+    """Lend one state of a local collection, and the index that a service searches. A service may have it open, too.
+
+    Raises: StoreError, StartError: as `load_collection`.
+    """
+    manifest = stored_as(manifest, settings.space)
+    with _opened_store(settings, manifest, read_only=True) as store, closing(store):
+        _select(store, name, settings, read_only=True)
+        index = _index_options(settings, manifest).maintained(store, read_only=True).load()
+        with store.snapshot() as snapshot:
+            yield snapshot, index
+
+
+def _select(store: DocumentStore, name: str, settings: Settings, *, read_only: bool) -> None:
+    number = store.catalog.number_of(name)
+    if number is None and read_only:
+        raise unknown(name, [row.name for row in store.catalog.listed()], settings.documents_path)
+    if number is None:
+        number = store.catalog.create(name, most=settings.max_collections, chunks=settings.chunk is not False)
+    store.select(number)
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from tests.reranker_artifact import build_reranker
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and so would every process of the tests
+# Under nohup the one is ignored, in the background of a shell the other, and so would every process of the tests.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,19 +15,9 @@ from service.documents.names import DEFAULT_NAME
 from service.errors import StartError, StoreError, StoreInUse
 from service.settings import Settings
 
-REPORT_PAGE = Path("index-report.html")
-REPORT_SAMPLE = 2000
-LANGUAGE_FIELD = "lang"
-
-if TYPE_CHECKING:
-    from service.documents.report_file import Summary
-
 
 def export_store(options: argparse.Namespace, settings: Settings) -> None:
-    """Write every document, or every truncated one, as a line of JSON. A service may use the store meanwhile.
-
-    Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
-    """
+    """Write every document, or every truncated one, as a line of JSON. A service may use the store meanwhile."""
     from service.offline.output import progress, writing
     from service.offline.store_file import export_lines, open_store_file
 
@@ -42,13 +31,25 @@ def export_store(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def print_stats(options: argparse.Namespace, settings: Settings) -> None:
-    """Print what the store holds.
+    """Print what the store and one of its collections hold. A passage is a vector."""
+    from service.offline.store_file import open_store_file, size_on_disk
 
-    Raises: StartError: there is no store, or it cannot be read.
-    """
-    from service.offline.store_file import stats
-
-    print_json(dataclasses.asdict(stats(local_store(settings), options.collection)), option=orjson.OPT_INDENT_2)
+    path = local_store(settings)
+    with open_store_file(path) as store:
+        file = store.named(options.collection)
+        facts = {
+            "documents": file.count(),
+            "passages": file.passages(),
+            "truncated": file.count(truncated=True),
+            "collections": {row.name: row.documents for row in file.collections()},
+            "size_bytes": size_on_disk(path),
+            "fingerprint": file.fingerprint,
+            "dim": file.dim,
+            "revision": file.revision,
+            "schema_version": file.schema_version,
+            "languages": file.languages(),
+        }
+    print_json(facts, option=orjson.OPT_INDENT_2)
 
 
 def verify_store(_: argparse.Namespace, settings: Settings) -> None:
@@ -65,84 +66,63 @@ def verify_store(_: argparse.Namespace, settings: Settings) -> None:
         count = file.total()
         with progress("verify", total=count, unit="documents") as bar:
             faults = verify(file, advance=bar.update)
-    for sentence in faults:
-        sys.stderr.write(f"{sentence}\n")
+    sys.stderr.writelines(f"{sentence}\n" for sentence in faults)
     if faults:
         raise StoreError(f"document store {path} has faults of {len(faults)} kinds")
     sys.stderr.write(f"{path}: {count} documents are intact\n")
 
 
 def compact_store(_: argparse.Namespace, settings: Settings) -> None:
-    """Free the disk space of deleted documents, and print the bytes before and after.
-
-    Raises: StartError: there is no store, or a service is using it.
-    """
+    """Free the disk space of deleted documents, and print the bytes before and after."""
     from service.offline.repair import compact
 
-    print_json(dataclasses.asdict(compact(local_store(settings))), option=orjson.OPT_INDENT_2)
+    before_bytes, after_bytes = compact(local_store(settings))
+    print_json({"before_bytes": before_bytes, "after_bytes": after_bytes}, option=orjson.OPT_INDENT_2)
 
 
 def repair_store(options: argparse.Namespace, settings: Settings) -> None:
     """Recompute damaged vectors from their texts; name documents whose text is damaged or cannot be embedded.
 
-    Raises: StartError: the model or the store is refused, or a service is using it.
-        StoreError: some documents stay damaged.
+    Raises: StoreError: some documents stay damaged.
     """
     from service.documents.document import named
     from service.documents.names import where
-    from service.model.encoder import choose_encoder
-    from service.model.spaces import stored_as
-    from service.offline.embedding import stored_engine
+    from service.offline.embedding import load_stored_model
     from service.offline.output import progress
-    from service.offline.repair import repair
+    from service.offline.repair import Repair
     from service.offline.store_file import open_store_file
 
     path = local_store(settings)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    stored = stored_as(encoder.manifest, settings.space)
+    encoder, stored, engine = load_stored_model(settings, options.engine)
     with open_store_file(path) as file:
         count = file.total()
     with progress("repair", total=count, unit="documents") as bar:
-        done = repair(
-            path,
-            stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document),
-            fingerprint=stored.fingerprint,
-            dim=stored.dim,
-            split=encoder.splitter.split,
-            advance=bar.update,
-        )
-    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
-    if done.keywords:
+        repair = Repair(engine, encoder.splitter.split, bar.update)
+        repair.run(path, fingerprint=stored.fingerprint, dim=stored.dim)
+    sys.stderr.write(f"{path}: {repair.vectors} of {count} vectors recomputed\n")
+    if repair.keywords:
         sys.stderr.write(f"{path}: keywords rebuilt\n")
-    for name, id_ in done.lost:
-        sys.stderr.write(f"{where(name)}{named(id_)}: its text or metadata are damaged\n")
-    for (name, id_), error in done.failed.items():
-        sys.stderr.write(f"{where(name)}{named(id_)}: {error}\n")
-    damaged = len(done.lost) + len(done.failed)
-    if damaged:
-        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
+    faults = [*((key, "its text or metadata are damaged") for key in repair.lost), *repair.failed.items()]
+    for (name, id_), fault in faults:
+        sys.stderr.write(f"{where(name)}{named(id_)}: {fault}\n")
+    if faults:
+        raise StoreError(f"document store {path} has {len(faults)} damaged documents: put them again, or delete them")
 
 
 def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
     """Re-embed the store with the current model. A running service keeps the old store until it restarts.
 
-    Raises: StartError: the model or the store is refused, or the user interrupts.
-        InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
+    Raises: InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
     """
-    from service.model.encoder import choose_encoder
-    from service.model.spaces import stored_as
-    from service.offline.embedding import stored_engine
+    from service.offline.embedding import load_stored_model
     from service.offline.output import progress, tell
     from service.offline.reembed import Reembedding
     from service.offline.store_file import open_store_file
 
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     path = local_store(settings)
-    stored = stored_as(encoder.manifest, settings.space)
-    work = Reembedding(
-        path, fingerprint=stored.fingerprint, dim=stored.dim, split=encoder.splitter.split, on_failed=tell
-    )
-    engine = stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document)
+    encoder, stored, engine = load_stored_model(settings, options.engine)
+    split, model = encoder.splitter.split, encoder.manifest.name
+    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, split=split, on_failed=tell)
     with open_store_file(path) as file:
         count = file.total()
     with progress("re-embed", total=count, unit="documents") as bar:
@@ -155,18 +135,15 @@ def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
         work.take_over(engine)
     except StoreInUse:
         sys.stderr.write(
-            f"the vectors of {encoder.manifest.name} are ready. The service goes on with the old ones; start it anew "
+            f"the vectors of {model} are ready. The service goes on with the old ones; start it anew "
             f"with CROSSLET_MODEL={settings.model}: it embeds what changed meanwhile, and takes them over\n"
         )
         return
-    sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
+    sys.stderr.write(f"{path} now has the vectors of {model}\n")
 
 
 def back_up_store(options: argparse.Namespace, settings: Settings) -> None:
-    """Copy the store to one file. A service may be writing the store meanwhile.
-
-    Raises: StartError: there is no store, or the file cannot be written.  StorageFull: the file does not fit.
-    """
+    """Copy the store to one file. A service may be writing the store meanwhile."""
     from service.offline.backup import write_backup
     from service.offline.output import progress
 
@@ -182,103 +159,63 @@ def back_up_store(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def restore_store(options: argparse.Namespace, settings: Settings) -> None:
-    """Verify a backup and put it in the store's place. No service may have the store open.
-
-    Raises: StartError: the backup is damaged or missing, a store is in its way, or a process has it open.
-    """
+    """Verify a backup and put it in the store's place. No service may have the store open."""
     from service.offline.backup import restore
     from service.offline.output import progress
 
     store = local_store(settings)
     with progress("verify", total=None, unit="documents") as bar:
         done = restore(options.file, store, force=options.force, advance=bar.update)
-    sys.stderr.write(
-        f"{store} has {done.documents} documents of model {done.fingerprint[:12]} at revision {done.revision}\n"
-    )
+    model = done.fingerprint[:12]
+    sys.stderr.write(f"{store} has {done.documents} documents of model {model} at revision {done.revision}\n")
 
 
 def report(options: argparse.Namespace, settings: Settings) -> None:
     """Measure a collection and write a page. A service may use the store meanwhile.
 
     Of the default collection the summary is also kept beside the store, for GET /info.
-
-    Raises: StartError: the model or the store is refused, or there is no such collection, or it has too few documents.
-        StorageFull: the disk is full.
     """
-    from service.documents.live_index import IndexMaintenance
-    from service.documents.store.catalog import unknown
-    from service.documents.store.store import DocumentStore
-    from service.documents.vectors.snapshots import SnapshotFolder
-    from service.model.encoder import choose_encoder
-    from service.model.spaces import stored_as
-    from service.offline.embedding import stored_engine
+    from service.document_index import read_collection
+    from service.documents.report_file import write_summary
+    from service.offline.embedding import load_stored_model
     from service.offline.output import progress, writing
-    from service.offline.report import measure
+    from service.offline.report import headline, measure
     from service.offline.report_page import html
     from service.offline.store_file import check_there
 
-    path = local_store(settings)
-    check_there(path)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    stored = stored_as(encoder.manifest, settings.space)
-    engine = stored_engine("threads", encoder, settings, prompt=encoder.prompts.query)
+    check_there(local_store(settings))
+    encoder, stored, engine = load_stored_model(settings, for_queries=True)
     with writing(options.out, is_private=True) as out:
-        store = DocumentStore(path, fingerprint=stored.fingerprint, dim=stored.dim, read_only=True)
-        try:
-            number = store.catalog.number_of(options.collection)
-            if number is None:
-                raise unknown(options.collection, [row.name for row in store.catalog.listed()], path)
-            store.select(number)
-            snapshots = SnapshotFolder(settings.data, fingerprint=stored.fingerprint, collection=number, read_only=True)
-            index = IndexMaintenance(
-                store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
-            ).load()
-            with store.snapshot() as snapshot, progress("report", total=snapshot.count(), unit="documents") as bar:
-                measured = measure(
-                    snapshot,
-                    index,
-                    encoder,
-                    engine,
-                    fingerprint=stored.fingerprint,
-                    most=options.sample,
-                    field=options.language_field,
-                    advance=bar.update,
-                )
-        finally:
-            store.close()
+        with (
+            read_collection(settings, encoder.manifest, options.collection) as (snapshot, index),
+            progress("report", total=snapshot.count(), unit="documents") as bar,
+        ):
+            measured = measure(
+                snapshot,
+                index,
+                encoder,
+                engine,
+                fingerprint=stored.fingerprint,
+                most=options.sample,
+                field=options.language_field,
+                advance=bar.update,
+            )
         out.write(html(measured, collection=options.collection).encode())
-    _print(measured.summary, options)
-    if options.collection == DEFAULT_NAME:
-        _keep(measured.summary, settings.data)
-    sys.stderr.write(f"crosslet: wrote {options.out}\n")
-
-
-def _keep(summary: "Summary", folder: Path) -> None:
-    from service.documents.report_file import write_summary
-
-    try:
-        write_summary(folder, summary)
-    except OSError as exc:
-        sys.stderr.write(f"crosslet: GET /info will not show it: {folder} cannot be written ({exc.strerror})\n")
-
-
-def _print(summary: "Summary", options: argparse.Namespace) -> None:
-    if not wants_table(options):
+    summary = measured.summary
+    if wants_table(options):
+        facts = headline(summary)
+        width = max(map(len, facts))
+        sys.stdout.writelines(f"{name:<{width}}  {value}\n" for name, value in facts.items())
+        sys.stdout.flush()
+    else:
         print_json(dataclasses.asdict(summary))
-        return
-    least = summary.min_scores.get("all")
-    lines = [
-        ("documents", f"{summary.documents:,}, of which {summary.sampled:,} drawn"),
-        ("recall of the index", f"{summary.recall:.1%}"),
-        ("own document in the first ten", f"{summary.found:.1%}"),
-        ("suggested min_score", "too few documents" if least is None else f"{least:.2f}"),
-        ("widest bias by language", f"{summary.language_bias:.3f}"),
-        ("hubs", str(summary.hubs)),
-        ("documents cut", f"{summary.cut:.1%}"),
-    ]
-    width = max(len(name) for name, _ in lines)
-    sys.stdout.write("".join(f"{name:<{width}}  {value}\n" for name, value in lines))
-    sys.stdout.flush()
+    if options.collection == DEFAULT_NAME:
+        try:
+            write_summary(settings.data, summary)
+        except OSError as exc:
+            reason = f"{settings.data} cannot be written ({exc.strerror})"
+            sys.stderr.write(f"crosslet: GET /info will not show it: {reason}\n")
+    sys.stderr.write(f"crosslet: wrote {options.out}\n")
 
 
 INDEX_SUBCOMMANDS = {
@@ -308,21 +245,17 @@ INDEX_SUBCOMMANDS = {
                 "--out",
                 type=Path,
                 metavar="FILE",
-                default=REPORT_PAGE,
-                help=f"page to write (default: {REPORT_PAGE})",
+                default="index-report.html",
+                help="page to write (default: %(default)s)",
             ),
             argument(
                 "--language-field",
                 metavar="NAME",
-                default=LANGUAGE_FIELD,
-                help="metadata field with a document's language; without it, its script counts "
-                f"(default: {LANGUAGE_FIELD})",
+                default="lang",
+                help="metadata field with a document's language; without it, its script counts (default: %(default)s)",
             ),
             argument(
-                "--sample",
-                type=positive,
-                default=REPORT_SAMPLE,
-                help=f"documents to draw and to ask with (default: {REPORT_SAMPLE})",
+                "--sample", type=positive, default=2000, help="documents to draw and to ask with (default: %(default)s)"
             ),
             COLLECTION,
             json_option(otherwise="text"),

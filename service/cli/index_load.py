@@ -4,7 +4,7 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from service.settings import Settings
 if TYPE_CHECKING:
     from service.documents.document import Span
     from service.documents.ingest import Report
-    from service.documents.readers.csv_table import ColumnTypes
     from service.documents.readers.sources import Source
     from service.offline.loading import Load
 
@@ -25,22 +24,19 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace, settings: Settings) -> None:
     """Load a file of documents into the store, or through a running service, skipping those already there.
 
-    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line,
-        or no good one.
-        InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
+    Raises: InvalidInput: a bad line, or no good one.
+            InferenceFailed: some documents were not stored, named on standard error; the others are loaded.
     """
     if options.url is not None:
         _build_through_service(options, settings)
         return
     from service.document_index import load_collection
-    from service.documents.readers.sources import format_of, open_source
-    from service.model.encoder import choose_encoder
-    from service.offline.embedding import stored_engine
+    from service.offline.embedding import load_stored_model
     from service.offline.output import tell
 
-    format_ = format_of(options.file, options.format)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    with open_source(options.file, format_, _column_types(options)) as source:
+    opened = _open(options)
+    encoder, _, engine = load_stored_model(settings, options.engine)
+    with opened as source:
         try:
             collection = load_collection(settings, encoder.manifest, name=options.collection)
         except StoreInUse as exc:
@@ -50,33 +46,19 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
             options.url = exc.url
             _build_through_service(options, settings)
             return
-        try:
+        with closing(collection):
             chunk = settings.chunk if options.chunk is None else options.chunk
             split = encoder.splitter.split if collection.is_chunked(chunk) else None
             with _loading(source, options, settings, split) as load:
-                load.run(
-                    source.records,
-                    collection,
-                    stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document),
-                )
-        finally:
-            collection.close()
-    _tell_report(load.report, source.name)
-    if load.report.failed:
-        raise InferenceFailed(
-            f"{load.report.failed} documents could not be embedded; earlier versions of them stay in the store: "
-            "load them again with other texts"
-        )
+                load.run(source.records, collection, engine)
+    _finish(load.report, source.name)
 
 
 def _build_through_service(options: argparse.Namespace, settings: Settings) -> None:
     """Send a file's documents to the service at `--url`.
 
-    Raises: StartError: the service cannot be reached or refuses, or the file is refused.  InvalidInput: a bad line,
-            or no good one.
-            InferenceFailed: some documents were not stored, named on standard error.
+    Raises: StartError: the service cannot be reached, or refuses.  InvalidInput, InferenceFailed: as `build`.
     """
-    from service.documents.readers.sources import format_of, open_source
     from service.offline.service_client import ServiceClient
 
     if options.engine != "threads":
@@ -88,20 +70,17 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
         url = f"{url.rstrip('/')}/collections/{options.collection}"
     with (
         ServiceClient(url, key=min(full, default=None)) as client,
-        open_source(options.file, format_of(options.file, options.format), _column_types(options)) as source,
+        _open(options) as source,
         _loading(source, options, settings) as load,
     ):
         load.run_through(client, source.records)
-    _tell_report(load.report, source.name)
-    if load.report.failed:
-        raise InferenceFailed(f"{load.report.failed} documents were not stored; earlier versions of them stay")
+    _finish(load.report, source.name)
 
 
 def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     """Load documents with vectors computed elsewhere, skipping documents already in the store.
 
-    Raises: StartError: the model, the store or a file is refused, or the user interrupts.
-        InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
+    Raises: InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
     """
     from service.document_index import load_collection
     from service.model.encoder import choose_encoder
@@ -115,18 +94,25 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     work = VectorImport(options.documents, vectors, read=read)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, name=options.collection)
-    try:
-        with _interruptible(work.report):
-            with progress("check", total=vectors.count, unit="documents") as bar:
-                samples = work.check(dim=encoder.manifest.dim, advance=bar.update)
-            if options.model_check:
-                engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.document)
-                check_model(samples, engine, name=encoder.manifest.name)
-            with progress("import", total=vectors.count, unit="documents") as bar:
-                work.load(collection, advance=bar.update)
-    finally:
-        collection.close()
+    with closing(collection), _interruptible(work.report):
+        with progress("check", total=vectors.count, unit="documents") as bar:
+            samples = work.check(dim=encoder.manifest.dim, advance=bar.update)
+        if options.model_check:
+            engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.document)
+            check_model(samples, engine, name=encoder.manifest.name)
+        with progress("import", total=vectors.count, unit="documents") as bar:
+            work.load(collection, advance=bar.update)
     sys.stderr.write(f"{work.report}\n")
+
+
+def _open(options: argparse.Namespace) -> "AbstractContextManager[Source]":
+    """Raises: InvalidInput: the format is unknown, or the types are malformed."""
+    from service.documents.readers.csv_table import column_types
+    from service.documents.readers.sources import format_of, open_source
+    from service.offline.output import tell
+
+    types = None if options.types is None else column_types(options.types, tell)
+    return open_source(options.file, format_of(options.file, options.format), types)
 
 
 @contextmanager
@@ -151,8 +137,8 @@ def _loading(
             bar.set_postfix_str(f"{report.total} documents", refresh=False)
             bar.update(read - bar.n)
 
-        to_document_ = functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split)
-        load = Load(to_document_, on_bad_line, tell, advance)
+        read = functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split)
+        load = Load(read, on_bad_line, tell, advance)
         try:
             with _interruptible(load.report):
                 yield load
@@ -168,22 +154,15 @@ def _interruptible(report: "Report") -> Iterator[None]:
         raise StartError(f"stopped: {report}; run the same command again to continue") from exc
 
 
-def _tell_report(report: "Report", name: str) -> None:
-    """Write the counts. Raises: InvalidInput: every line of the file was skipped."""
+def _finish(report: "Report", name: str) -> None:
+    """Write the counts. Raises: InvalidInput: every line was skipped.  InferenceFailed: some were not stored."""
     sys.stderr.write(f"{report}\n")
     if report.skipped and not (report.total or report.failed):
         raise InvalidInput(f"{name}: none of its {report.skipped} lines is a document; is it of another format?")
-
-
-def _column_types(options: argparse.Namespace) -> "ColumnTypes | None":
-    """Return the types that were asked for; None: every cell stays text.
-
-    Raises: InvalidInput: they are malformed.
-    """
-    from service.documents.readers.csv_table import column_types
-    from service.offline.output import tell
-
-    return None if options.types is None else column_types(options.types, tell)
+    if report.failed:
+        raise InferenceFailed(
+            f"{report.failed} documents were not stored; earlier versions of them stay: load them with other texts"
+        )
 
 
 BUILD = Subcommand(

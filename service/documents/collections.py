@@ -393,7 +393,7 @@ class IndexOptions:
     def bytes_of_others(self, store: DocumentStore) -> int:
         """Return the memory of the indexes of the store's other collections, which stay closed."""
         others = [row.number for row in store.catalog.listed() if row.number != store.number]
-        return sum(self._maintained(store.of(number)).expected_bytes() for number in others)
+        return sum(self.maintained(store.of(number)).expected_bytes() for number in others)
 
     def opened(
         self,
@@ -404,12 +404,9 @@ class IndexOptions:
         read_only: bool = False,
     ) -> Collection:
         """Return the collection of a store, with its index; arguments as `Collection`'s."""
-        snapshots = SnapshotFolder(
-            self.folder, fingerprint=self.fingerprint, collection=store.number, read_only=read_only
-        )
         return Collection(
             store,
-            self._maintained(store, snapshots),
+            self.maintained(store, read_only=read_only),
             max_index_bytes=self.max_index_bytes,
             others_bytes=others_bytes,
             check_memory=self.check_memory,
@@ -417,7 +414,11 @@ class IndexOptions:
             read_only=read_only,
         )
 
-    def _maintained(self, store: DocumentStore, snapshots: SnapshotFolder | None = None) -> IndexMaintenance:
+    def maintained(self, store: DocumentStore, *, read_only: bool = False) -> IndexMaintenance:
+        """Return what loads the index of a store's collection."""
+        snapshots = SnapshotFolder(
+            self.folder, fingerprint=self.fingerprint, collection=store.number, read_only=read_only
+        )
         return IndexMaintenance(store, dim=self.dim, snapshots=snapshots, exact_rows=self.exact_documents)
 
 

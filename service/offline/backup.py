@@ -10,7 +10,7 @@ from pathlib import Path
 from service.documents.store.backup import back_up
 from service.documents.store.connections import REVISION_SUFFIX, RevisionFile
 from service.documents.store.locking import lock_for_this_process
-from service.documents.store.schema_check import LARGEST_RESTORED
+from service.documents.store.schema_check import LARGEST_RESTORED, check_numbers
 from service.errors import StartError, StoreError
 from service.offline.output import is_replaceable
 from service.offline.repair import Advance, verify
@@ -101,7 +101,7 @@ def restore(
         # Without a log, open it as immutable: otherwise SQLite would leave an empty log beside it.
         back_up(backup, copy, mode="ro" if _beside(backup, "-wal").exists() else "ro&immutable=1")
         with open_store_file(copy, named=backup) as file:
-            file.check_numbers(largest=LARGEST_RESTORED)
+            check_numbers(backup, file.connection, largest=LARGEST_RESTORED)
             faults = verify(file, advance=advance)
         if faults:
             raise StoreError(
@@ -109,24 +109,20 @@ def restore(
                 "another backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index "
                 "repair`"
             )
-        _raise_revision(copy, _acknowledged(store) + 1)
-        return _take_place(copy, store)
+        with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
+            _raise_revision(copy, max(acknowledged.revision(), _revision_of(store)) + 1)
+            flush(copy)
+            _remove_log(store)
+            copy.replace(store)
+            flush(store.parent)
+            summary = StoreSummary.of(store)
+            acknowledged.write(summary.revision)
+        return summary
     except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"document store {store} cannot be restored ({exc})") from exc
     finally:
         copy.unlink(missing_ok=True)
         lock.close()
-
-
-def _take_place(copy: Path, store: Path) -> StoreSummary:
-    flush(copy)
-    _remove_log(store)
-    copy.replace(store)
-    flush(store.parent)
-    summary = StoreSummary.of(store)
-    with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
-        acknowledged.write(summary.revision)
-    return summary
 
 
 def _check_backup(backup: Path, store: Path) -> None:
@@ -139,17 +135,15 @@ def _check_backup(backup: Path, store: Path) -> None:
         raise StartError(f"{backup} cannot be read ({exc.strerror})") from exc
 
 
-def _acknowledged(store: Path) -> int:
-    """Return the last revision that a client of this folder may have seen; 0 if there was none."""
-    with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
-        revision = acknowledged.revision()
-    if store.exists():
-        try:
-            with open_store_file(store) as file:
-                revision = max(revision, file.revision)
-        except StoreError:  # damaged: the reason to replace it
-            pass
-    return revision
+def _revision_of(store: Path) -> int:
+    """Return the last revision of the store to replace; 0: there is none, or it is damaged: the reason to do so."""
+    if not store.exists():
+        return 0
+    try:
+        with open_store_file(store) as file:
+            return file.revision
+    except StoreError:
+        return 0
 
 
 def _raise_revision(copy: Path, least: int) -> None:

@@ -1,6 +1,6 @@
 """Embeds a stream of texts, in order, reading a bounded number of batches ahead.
 
-The engine is threads of this process, or actors of a Ray cluster.
+The engine is threads of this process, or processes of a Ray cluster.
 
 N texts, D dims
 """
@@ -16,14 +16,16 @@ import numpy.typing as npt
 
 from service.engine.pool import failure_of
 from service.errors import ServiceError
-from service.model.encoder import Encoded, Encoder
-from service.model.spaces import SpaceMap, stored_as
+from service.model.artifact import Manifest
+from service.model.encoder import Encoded, Encoder, choose_encoder
+from service.model.spaces import stored_as
 from service.process.cpus import usable_cpus
 from service.settings import Settings
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
+Chunk = Future[list[Encoded | ServiceError]]  # of some texts of a batch
 
-CHUNK = 64  # texts a thread takes at once: few hand-overs, similar lengths to batch, and work for every thread
+CHUNK = 64  # texts a worker takes at once: few hand-overs, similar lengths to batch, and work for every worker
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,27 @@ EmbeddedStream = Generator[Embedded, None, None]  # closing it drops the waiting
 Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts -> their vectors, in order
 
 
+def load_stored_model(
+    settings: Settings, engine: str = "threads", *, for_queries: bool = False
+) -> tuple[Encoder, Manifest, Engine]:
+    """Load the model. Return its encoder, its manifest in the documents' space, and the engine for that space.
+
+    engine: threads or ray.  for_queries: prepend the prompt of queries, not of documents.
+
+    Raises: ArtifactError: the model is refused, or has no such space.
+    """
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt = encoder.prompts.query if for_queries else encoder.prompts.document
+    return encoder, stored_as(encoder.manifest, settings.space), stored_engine(engine, encoder, settings, prompt=prompt)
+
+
 def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
     """Return the engine of that name (threads or ray) for the encoder's model, prepending `prompt` to each text."""
     manifest, fallback = encoder.manifest, settings.fallback_model
     if name == "ray":
         from service.offline.ray_engine import Model, ray_engine
 
-        # Absolute paths: actors have another working directory.
+        # Absolute paths: the processes have another working directory.
         folder, fallback = settings.model.absolute(), fallback and fallback.absolute()
         engine = ray_engine(Model(folder, fallback, manifest.fingerprint, manifest.dim))
     else:
@@ -65,8 +81,17 @@ def stored_engine(name: str, encoder: Encoder, settings: Settings, *, prompt: st
     Raises: ArtifactError: the model has no such space.
     """
     stored_as(encoder.manifest, settings.space)
-    engine, space = engine_of(name, encoder, settings, prompt=prompt), settings.space
-    return in_space(engine, encoder.spaces.maps[space]) if space else engine
+    engine = engine_of(name, encoder, settings, prompt=prompt)
+    if not settings.space:
+        return engine
+    space = encoder.spaces.maps[settings.space]
+
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
+        with closing(engine(batches)) as embedded:
+            for batch in embedded:
+                yield replace(batch, vectors_ND=space(batch.vectors_ND))
+
+    return run
 
 
 def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
@@ -77,23 +102,33 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="embedding")
-        ahead: deque[list[Future[list[Encoded | ServiceError]]]] = deque()
+
+        def submit(texts: Sequence[str]) -> Chunk:
+            return pool.submit(encode_each, encode_all, texts)
+
         try:
-            for texts in batches:
-                chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
-                ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
-                while ahead:
-                    # What keeps threads busy while the oldest batch is written; an empty batch counts as one.
-                    after_first = sum(max(1, len(later)) for later in list(ahead)[1:])
-                    if after_first <= 2 * workers and not all(chunk.done() for chunk in ahead[0]):
-                        break
-                    yield _joined(ahead.popleft(), dim)
-            while ahead:
-                yield _joined(ahead.popleft(), dim)
+            yield from in_order(batches, submit, workers=workers, dim=dim)
         finally:
             pool.shutdown(cancel_futures=True)
 
     return run
+
+
+def in_order(
+    batches: Iterable[Sequence[str]], submit: Callable[[Sequence[str]], Chunk], *, workers: int, dim: int
+) -> EmbeddedStream:
+    """Yield the vectors of each batch. submit: has at most CHUNK texts encoded by one of the workers."""
+    ahead: deque[list[Chunk]] = deque()
+    for texts in batches:
+        ahead.append([submit(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)])
+        while ahead:
+            # What keeps workers busy while the oldest batch is written; an empty batch counts as one.
+            after_first = sum(max(1, len(later)) for later in list(ahead)[1:])
+            if after_first <= 2 * workers and not all(chunk.done() for chunk in ahead[0]):
+                break
+            yield _joined(ahead.popleft(), dim)
+    while ahead:
+        yield _joined(ahead.popleft(), dim)
 
 
 def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | ServiceError]:
@@ -111,23 +146,10 @@ def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | S
         return [result for text in texts for result in encode_each(encode_all, [text])]
 
 
-def in_space(engine: Engine, space: SpaceMap) -> Engine:
-    """Return the engine with its vectors mapped into another space."""
-
-    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
-        with closing(engine(batches)) as embedded:
-            for batch in embedded:
-                yield replace(batch, vectors_ND=space(batch.vectors_ND))
-
-    return run
-
-
-def _joined(chunks: Sequence[Future[list[Encoded | ServiceError]]], dim: int) -> Embedded:
+def _joined(chunks: Sequence[Chunk], dim: int) -> Embedded:
     results = [result for chunk in chunks for result in chunk.result()]
     failed = {position: str(result) for position, result in enumerate(results) if isinstance(result, ServiceError)}
     encoded = [result for result in results if isinstance(result, Encoded)]
     vectors_ND = np.stack([result.vector for result in encoded]) if encoded else np.empty((0, dim), np.float32)
-    truncated = [
-        position for position, result in enumerate(results) if isinstance(result, Encoded) and result.truncated
-    ]
+    truncated = [place for place, result in enumerate(results) if isinstance(result, Encoded) and result.truncated]
     return Embedded(vectors_ND, truncated, failed)

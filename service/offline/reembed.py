@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -27,7 +27,7 @@ from service.model.encoder import Encoder
 from service.model.spaces import stored_as
 from service.offline.embedding import Engine, stored_engine
 from service.offline.loading import Load
-from service.offline.store_file import StoreFile, open_store_file
+from service.offline.store_file import StoreFile, open_alone, open_store_file
 from service.process.files import flush, resolved
 from service.settings import Settings
 
@@ -71,13 +71,11 @@ class Reembedding:
             if old.fingerprint == self._fingerprint:
                 raise StoreError(f"document store {self._path} already has the vectors of this model")
             self._discard_another_models()
-            store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim, chunks=old.chunks)
-            try:
+            next_ = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim, chunks=old.chunks)
+            with closing(next_) as store:
                 report = self._copy_collections(store, old, engine, advance)
                 if not report.failed:
                     store.note(COPIED, str(old.revision))
-            finally:
-                store.close()
         if report.failed:
             raise InferenceFailed(
                 f"{report}; document store {self._path} is unchanged: delete these documents or put them with other "
@@ -92,10 +90,7 @@ class Reembedding:
                 StoreError: another process reads it; the same.
                 InferenceFailed: as for `copy`.
         """
-        with open_store_file(self._path) as file:
-            fingerprint, dim = file.fingerprint, file.dim
-        old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # locks out other writers
-        try:
+        with open_alone(self._path) as old:
             self.copy(engine)
             old.disconnect()  # the last connection removes the log, which must not be left beside the new file
             if _log_of(self._path).exists():
@@ -110,8 +105,6 @@ class Reembedding:
                 )
             self._next.replace(self._path)
             flush(self._path.parent)
-        finally:
-            old.close()
         for suffix in (".lock", REVISION_SUFFIX):
             self._next.with_suffix(suffix).unlink(missing_ok=True)
 
@@ -119,6 +112,9 @@ class Reembedding:
         """Take a stored document as it is: today's rules for new documents do not apply."""
         id_, text, metadata, is_split = (record.fields[key] for key in ("id", "text", "metadata", "is_split"))
         return Document(id_, text, metadata, self._split(text) if is_split else ())
+
+    def _fail(self, place: str, sentence: str) -> None:
+        self._on_failed(place + sentence)
 
     @property
     def is_ready(self) -> bool:
@@ -137,26 +133,23 @@ class Reembedding:
         for row in store.catalog.listed():
             if row.name not in names:
                 store.catalog.drop(row.number)
-        work, before = Load(self._as_it_is, _refuse, self._on_failed, advance), 0
+        report, before = Report(), 0
         for row in collections:
             file = old.of(row)
             number = store.catalog.number_of(row.name)
             if number is None:
                 number = store.catalog.create(row.name, most=sys.maxsize, chunks=file.chunks)
-            self._copy_collection(work, store.of(number), file, engine, before)
+            copied = store.of(number)
+            _delete_moved(copied, file)
+            work = Load(self._as_it_is, _refuse, partial(self._fail, where(row.name)), advance, report)
+            work.run(_records(file, before), _StoreSink(copied), engine)
+            _delete_gone(copied, file)
             before += row.documents
         if store.revision < old.revision:  # clients must never see it fall
             with store.transaction() as transaction:
                 transaction.revision = old.revision
                 transaction.commit()
-        return work.report
-
-    def _copy_collection(self, work: Load, store: DocumentStore, old: StoreFile, engine: Engine, before: int) -> None:
-        """Copy one collection. before: the number of documents in those before it."""
-        _delete_moved(store, old)
-        named = replace(work, on_failed=lambda sentence: self._on_failed(where(old.name) + sentence))
-        named.run(_records(old, before), _StoreSink(store), engine)
-        _delete_gone(store, old)
+        return report
 
     def _discard_another_models(self) -> None:
         if self._next.is_file():
@@ -226,11 +219,8 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
     while after_row is not None:
         with store.snapshot() as snapshot:
             page = snapshot.page(after_row=after_row, limit=PAGE_ROWS, max_chars=sys.maxsize)
-        gone = old.missing(document.id for document in page.documents)
-        if gone:
-            with store.transaction() as transaction:
-                transaction.delete(transaction.rows_of(gone))
-                transaction.commit()
+            gone = snapshot.rows_of(old.missing(document.id for document in page.documents))
+        _delete(store, gone)
         after_row = page.next_row
 
 
@@ -242,9 +232,13 @@ def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
             rows = snapshot.rows_of([document.id])
             moved += [row for row in rows if row < last_row]
             last_row = rows[0] if rows and rows[0] >= last_row else sys.maxsize
-    if moved:
+    _delete(store, moved)
+
+
+def _delete(store: DocumentStore, rows: Sequence[int]) -> None:
+    if rows:
         with store.transaction() as transaction:
-            transaction.delete(moved)
+            transaction.delete(rows)
             transaction.commit()
 
 

@@ -3,9 +3,10 @@
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import orjson
@@ -23,7 +24,15 @@ from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 from service.offline.embedding import Engine
 from service.offline.loading import embedded_batches
-from service.offline.store_file import StoredPassage, StoredRow, StoreFile, open_store_file, stats
+from service.offline.store_file import (
+    StoredPassage,
+    StoredRow,
+    StoreFile,
+    check_there,
+    open_alone,
+    open_store_file,
+    size_on_disk,
+)
 
 BATCH_DOCUMENTS = 64  # in one transaction
 NORM_TOLERANCE = 1e-3
@@ -186,132 +195,89 @@ def _digest(row: int, term: str) -> int:
 
 
 @dataclass
-class Repaired:
-    """The outcome of a repair. vectors: how many were recomputed.
+class Repair:
+    """A repair of a store, and its outcome.
 
+    engine: embeds passages.  split: gives the passages of a text.  advance: called as documents are checked.
+    vectors: how many were recomputed.  keywords: whether they were made anew.
     lost: documents whose text or metadata are damaged beyond repair.
     failed: document -> reason, of damaged documents that the model failed on.
     """
 
+    engine: Engine
+    split: Callable[[str], tuple[Span, ...]] = lambda text: ()
+    advance: Advance = lambda documents: None
     vectors: int = 0
-    keywords: bool = False  # made anew
+    keywords: bool = False
     lost: list[Key] = field(default_factory=list)
     failed: dict[Key, str] = field(default_factory=dict)
 
+    def run(self, path: Path, *, fingerprint: str, dim: int) -> Self:
+        """Embed each document that has a damaged vector, or passages that leave out some of its text.
 
-def repair(
-    path: Path,
-    engine: Engine,
-    *,
-    split: Callable[[str], tuple[Span, ...]] = lambda text: (),
-    fingerprint: str,
-    dim: int,
-    advance: Advance = lambda documents: None,
-) -> Repaired:
-    """Embed each document that has a damaged vector, or passages that leave out some of its text.
-
-    Args: split: gives the passages of a text.  advance: called with the number of documents checked.
-    Raises: StoreError: another process has the store, or it is another model's.
-    """
-    done = Repaired()
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
-    try:
-        with open_store_file(path) as file:
+        Raises: StoreError: another process has the store, or it is another model's.
+        """
+        store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
+        with closing(store), open_store_file(path) as file:
             for row in file.collections():
-                _repair_collection(file.of(row), store.of(row.number), engine, done, advance, split)
-    finally:
-        store.close()
-    return done
+                self._run_collection(file.of(row), store.of(row.number))
+        return self
 
-
-def _repair_collection(
-    file: StoreFile,
-    store: DocumentStore,
-    engine: Engine,
-    done: Repaired,
-    advance: Advance,
-    split: Callable[[str], tuple[Span, ...]],
-) -> None:
-    lost = len(done.lost)
-    for batch, documents, vectors_PD, failed in embedded_batches(_batches(file, done, advance, split), engine):
-        done.failed |= {(file.name, batch.documents[position].id): error for position, error in failed.items()}
-        if documents:
+    def _run_collection(self, file: StoreFile, store: DocumentStore) -> None:
+        lost = len(self.lost)
+        for batch, documents, vectors_PD, failed in embedded_batches(self._batches(file), self.engine):
+            self.failed |= {(file.name, batch.documents[place].id): error for place, error in failed.items()}
+            if documents:
+                with store.transaction() as transaction:
+                    transaction.upsert(documents, vectors_PD)
+                    transaction.commit()
+            self.vectors += len(documents)
+        if lost == len(self.lost) and keywords_fault(file) is not None:
             with store.transaction() as transaction:
-                transaction.upsert(documents, vectors_PD)
+                transaction.remake_keywords()
                 transaction.commit()
-        done.vectors += len(documents)
-    if lost == len(done.lost) and keywords_fault(file) is not None:
-        with store.transaction() as transaction:
-            transaction.remake_keywords()
-            transaction.commit()
-        done.keywords = True
+            self.keywords = True
+
+    def _batches(self, file: StoreFile) -> Iterator[Batch]:
+        """Yield batches of documents with an intact text and a damaged vector; note those with a damaged text."""
+        batch = Batch()
+        for row in file.rows():
+            self.advance(1)
+            if not row.is_text_sound:
+                self.lost.append((file.name, row.id))
+            elif not (row.are_vectors_sound and row.is_covered):
+                text = row.text.decode()
+                passages = row.spans if row.is_covered else self.split(text)
+                batch.documents.append(Document(row.id, text, orjson.loads(row.metadata), passages))
+                if len(batch.documents) == BATCH_DOCUMENTS:
+                    yield batch
+                    batch = Batch()
+        if batch.documents:
+            yield batch
 
 
-def _batches(
-    file: StoreFile,
-    done: Repaired,
-    advance: Advance,
-    split: Callable[[str], tuple[Span, ...]],
-) -> Iterator[Batch]:
-    """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
-    batch = Batch()
-    for row in file.rows():
-        advance(1)
-        if not row.is_text_sound:
-            done.lost.append((file.name, row.id))
-        elif not (row.are_vectors_sound and row.is_covered):
-            text = row.text.decode()
-            passages = row.spans if row.is_covered else split(text)
-            batch.documents.append(Document(row.id, text, orjson.loads(row.metadata), passages))
-            if len(batch.documents) == BATCH_DOCUMENTS:
-                yield batch
-                batch = Batch()
-    if batch.documents:
-        yield batch
-
-
-@dataclass(frozen=True)
-class Compacted:
-    """A store's size on disk before and after."""
-
-    before_bytes: int
-    after_bytes: int
-
-
-def compact(path: Path) -> Compacted:
+def compact(path: Path) -> tuple[int, int]:
     """Free the disk space of deleted and replaced documents. Meanwhile it needs twice the final size: a copy and a log.
 
-    Raises: StoreError: a service has the store, or the disk is too full.
+    Returns: the store's size in bytes, before and after.
+    Raises:  StartError: there is no store.  StoreError: a service has the store, or the disk is too full.
     """
-    before_bytes = stats(path).size_bytes
-    with _open_alone(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        for row in listed(connection):
-            KeywordIndex(connection, row.number).optimize()
-        # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read only when SQLite starts.
-        folder = str(path.parent.absolute()).replace("'", "''")
-        connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return Compacted(before_bytes, stats(path).size_bytes)
-
-
-@contextmanager
-def _open_alone(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the only connection to a store that no other process uses.
-
-    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
-    """
-    with open_store_file(path) as file:
-        fingerprint, dim = file.fingerprint, file.dim
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock
-    try:
-        with closing(connect(path, "rw")) as connection:
-            yield connection
-    except sqlite3.Error as exc:
-        raise StoreError(
-            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
-            f"{path.parent} needs free space of twice its size meanwhile"
-        ) from exc
-    finally:
-        store.close()
+    check_there(path)
+    before_bytes = size_on_disk(path)
+    with open_alone(path):
+        try:
+            with closing(connect(path, "rw")) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                for row in listed(connection):
+                    KeywordIndex(connection, row.number).optimize()
+                # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read when SQLite starts.
+                folder = str(path.parent.absolute()).replace("'", "''")
+                connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as exc:
+            raise StoreError(
+                f"document store {path} cannot be compacted ({exc}); nothing was lost: "
+                f"{path.parent} needs free space of twice its size meanwhile"
+            ) from exc
+    return before_bytes, size_on_disk(path)

@@ -111,6 +111,20 @@ class Report:
     summary: Summary
 
 
+def headline(summary: Summary) -> dict[str, str]:
+    """Return the figures to read first, by what they say."""
+    least = summary.min_scores.get("all")
+    return {
+        "documents": f"{summary.documents:,}, of which {summary.sampled:,} drawn",
+        "recall of the index": f"{summary.recall:.1%}",
+        "own document in the first ten": f"{summary.found:.1%}",
+        "suggested min_score": "too few documents" if least is None else f"{least:.2f}",
+        "widest bias by language": f"{summary.language_bias:.3f}",
+        "hubs": str(summary.hubs),
+        "documents cut": f"{summary.cut:.1%}",
+    }
+
+
 def measure(
     snapshot: Snapshot,
     index: VectorIndex,

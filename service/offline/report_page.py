@@ -6,13 +6,13 @@ from html import escape
 
 import numpy as np
 
-from service.offline.report import Floats, Pairs, Report
+from service.offline.report import Floats, Report, headline
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5a6472; --paper: #fff; --card: #f4f6f8; --line: #c8ced6;
-  --high: #d9480f; --low: #1971c2; --c0: #2b8a3e; --c1: #e8590c; --c2: #868e96; }
+  --c0: #2b8a3e; --c1: #e8590c; --c2: #868e96; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --soft: #aab2bd; --paper: #16191d; --card: #20252b;
-  --line: #414a55; --high: #ff922b; --low: #4dabf7; --c0: #51cf66; --c1: #ffa94d; --c2: #868e96; } }
+  --line: #414a55; --c0: #51cf66; --c1: #ffa94d; --c2: #868e96; } }
 body { margin: 0 auto; max-width: 1080px; padding: 1.5rem 1rem 3rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
@@ -22,19 +22,19 @@ svg { width: 100%; min-width: 480px; font: 12px system-ui, sans-serif; } svg tex
 .axis { stroke: var(--line); } .mark { stroke: var(--ink); stroke-dasharray: 4 3; }
 .c0 { fill: var(--c0); fill-opacity: .55; } .c1 { fill: var(--c1); fill-opacity: .45; }
 .c2 { fill: var(--c2); fill-opacity: .5; }
-.high { fill: var(--high); } .low { fill: var(--low); }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .6rem; margin: 1rem 0; }
 dl div { background: var(--card); border-radius: .5rem; padding: .6rem .8rem; }
 dt { color: var(--soft); font-size: .85rem; } dd { margin: 0; font-size: 1.35rem; }
 table { border-collapse: collapse; } th, td { padding: .15rem .9rem .15rem 0; text-align: left; }
 td.n, th.n { text-align: right; } th { border-bottom: 1px solid var(--line); font-weight: 600; }
+.heat td { padding: .15rem .6rem; text-align: center; font-size: .85rem; } .heat tbody th { border: 0; }
 """.strip()
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a browser that opens it asks nobody for anything
 
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 220, 44, 34
 BINS = 60
-CELL_WIDTH, CELL_HEIGHT, LABEL_WIDTH = 46, 24, 110
+ABOVE, BELOW = "217 72 15", "25 113 194"  # orange and blue
 MOST_INK = 0.6  # of a cell: the number on it stays legible
 
 
@@ -53,21 +53,12 @@ def html(report: Report, *, collection: str) -> str:
 
 def _head(report: Report, collection: str) -> str:
     short = report.summary
-    threshold = report.thresholds.get("all")
-    facts = [
-        ("documents", f"{short.documents:,}"),
-        (f"recall of the index ({report.backend})", _percent(short.recall)),
-        ("own document in the first ten", _percent(short.found)),
-        ("suggested min_score", f"{threshold.score:.2f}" if threshold else "none"),
-        ("widest bias by language", f"{short.language_bias:.3f}"),
-        ("hubs", str(short.hubs)),
-        ("documents cut", _percent(short.cut)),
-    ]
+    facts = headline(short).items()
     cards = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return (
         f"<h1>Index report</h1><p class=soft>{escape(short.made_at)} · model {escape(report.model)} "
         f"{escape(short.fingerprint[:12])} · collection {escape(collection)} · revision {short.revision} · "
-        f"{short.sampled:,} documents drawn</p><dl>{cards}</dl>"
+        f"index {escape(report.backend)}</p><dl>{cards}</dl>"
         "<p>Each drawn document is searched by its own opening: the first half of its text, at most 60 characters. "
         "Queries of your users differ, so compare stores and settings with these figures; "
         "judge answers with real queries.</p>"
@@ -85,8 +76,8 @@ def _scores(report: Report) -> str:
         (
             escape(name),
             f"{threshold.score:.3f}",
-            _percent(threshold.kept),
-            f"{threshold.above:.2%}".replace("%", " %"),
+            f"{threshold.kept:.1%}",
+            f"{threshold.above:.2%}",
             f"{threshold.queries:,}",
         )
         for name, threshold in report.thresholds.items()
@@ -106,30 +97,28 @@ def _scores(report: Report) -> str:
 def _languages(report: Report) -> str:
     counts = ", ".join(f"{escape(name)} {count:,}" for name, count in report.languages.items())
     start = f"<h2>Languages</h2><p>Drawn documents: {counts}.</p>"
-    compared: Pairs = report.pairs
-    if len(compared.languages) < 2:
-        return (
-            start + "<p>There is one language, or no field says which: <code>--language-field</code> names another.</p>"
-        )
+    compared = report.pairs
+    labels = compared.languages
+    if len(labels) < 2:
+        way_out = "<code>--language-field</code> names another"
+        return f"{start}<p>There is one language, or no field says which: {way_out}.</p>"
     return (
         start + "<p>Rows: language of the query; columns: of the document. An empty cell had too few pairs.</p>"
         "<p><b>Median score of documents drawn by chance.</b> "
         "Differences within a row are bias: what the language alone "
         "adds to a score. Where subjects differ by language, they add to it.</p>"
-        + heat_map(compared.level_LL, compared.languages, title="Median score by chance", written="{:.2f}".format)
+        + heat_map(compared.level_LL, labels)
         + "<p><b>Score that 1 in 100 unrelated ones exceeds.</b> "
         "A threshold for one pair of languages, computed as above.</p>"
-        + heat_map(compared.threshold_LL, compared.languages, title="Threshold by pair", written="{:.2f}".format)
+        + heat_map(compared.threshold_LL, labels)
         + "<p><b>Share of the ten nearest, over the language's share of all documents.</b> 1: as often as chance would "
         "have it. High values on the diagonal alone: queries find documents in their own language.</p>"
-        + heat_map(
-            compared.lift_LL, compared.languages, title="Share of the ten nearest", written="{:.1f}".format, middle=1
-        )
+        + heat_map(compared.lift_LL, labels, digits=1, middle=1)
     )
 
 
 def _hubs(report: Report) -> str:
-    rows = [(escape(hub.id), _percent(hub.share), "hub" if hub.is_hub else "") for hub in report.hubs]
+    rows = [(escape(hub.id), f"{hub.share:.1%}", "hub" if hub.is_hub else "") for hub in report.hubs]
     return (
         "<h2>Hubs</h2><p>Documents that are most often among the ten nearest of a query made from another document. A "
         "hub is near to 5 % of the queries, and to five times as many as chance gives. Hubs are often empty phrases: "
@@ -142,7 +131,7 @@ def _lengths(report: Report) -> str:
     shown = report.lengths_S.clip(max=4 * report.max_length)
     marks = {f"the model reads {report.max_length}": float(report.max_length)}
     return (
-        f"<h2>Length</h2><p>{_percent(report.summary.cut)} of the documents are longer than the {report.max_length} "
+        f"<h2>Length</h2><p>{report.summary.cut:.1%} of the documents are longer than the {report.max_length} "
         "tokens that the model reads; the rest of such a text cannot be found by meaning. Lengths above "
         f"{4 * report.max_length} count as that.</p>"
         + histogram({"drawn documents": shown}, title="Tokens of a document", axis="tokens", marks=marks)
@@ -158,13 +147,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{line('th', header)}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def histogram(values: Mapping[str, Floats], *, title: str, axis: str, marks: Mapping[str, float] | None = None) -> str:
+def histogram(values: Mapping[str, Floats], *, title: str, axis: str, marks: Mapping[str, float]) -> str:
     """Draw distributions, as shares of their own values, over one axis. marks: vertical lines by label."""
-    marks = marks or {}
     everything = np.concatenate([*values.values(), np.array(list(marks.values()))])
     low, high = float(everything.min()), float(everything.max())
     high = high if high > low else low + 1
@@ -196,43 +180,28 @@ def histogram(values: Mapping[str, Floats], *, title: str, axis: str, marks: Map
         is_right = across(value) > WIDTH - 150
         anchor, moved = ("end", -4) if is_right else ("start", 4)
         parts.append(f'<text x="{across(value) + moved:.1f}" y="36" text-anchor="{anchor}">{escape(name)}</text>')
-    return _svg(WIDTH, HEIGHT, title, parts)
+    return (
+        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" style="max-width: {WIDTH}px" role="img" '
+        f'aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg></figure>'
+    )
 
 
-def heat_map(
-    values_LL: Floats,
-    labels: Sequence[str],
-    *,
-    title: str,
-    written: Callable[[float], str],
-    middle: float | None = None,
-) -> str:
-    """Draw a table of numbers, coloured by distance from `middle`, or from the smallest. nan: an empty cell."""
+def heat_map(values_LL: Floats, labels: Sequence[str], *, digits: int = 2, middle: float | None = None) -> str:
+    """Return a table of numbers, coloured by distance from `middle`, or from the smallest. nan: an empty cell."""
     known = values_LL[np.isfinite(values_LL)]
-    base = float(known.min()) if middle is None and len(known) else middle or 0.0
-    widest = float(np.abs(known - base).max()) if len(known) else 0.0
-    parts = []
-    for number, label in enumerate(labels):
-        short = escape(label if len(label) < 16 else f"{label[:14]}…")
-        column = LABEL_WIDTH + (number + 0.5) * CELL_WIDTH
-        parts.append(f'<text class="label" transform="translate({column + 4:.0f},66) rotate(-45)">{short}</text>')
-        parts.append(
-            f'<text x="{LABEL_WIDTH - 8}" y="{70 + (number + 0.7) * CELL_HEIGHT:.0f}" text-anchor="end">{short}</text>'
-        )
-    for row, line in enumerate(values_LL.tolist()):
-        for column, value in enumerate(line):
-            if not np.isfinite(value):
-                continue
-            ink = MOST_INK * abs(value - base) / widest if widest else 0.0
-            x, y = LABEL_WIDTH + column * CELL_WIDTH, 70 + row * CELL_HEIGHT
-            colour = "high" if value >= base else "low"
-            parts.append(
-                f'<rect class="{colour}" x="{x}" y="{y}" width="{CELL_WIDTH - 1}" height="{CELL_HEIGHT - 1}" '
-                f'fill-opacity="{ink:.2f}"/><text x="{x + CELL_WIDTH / 2 - 0.5}" y="{y + 16}" '
-                f'text-anchor="middle">{written(value)}</text>'
-            )
-    side = len(labels)
-    return _svg(LABEL_WIDTH + side * CELL_WIDTH + 60, 76 + side * CELL_HEIGHT, title, parts)
+    base = float(known.min(initial=np.inf)) if middle is None else middle
+    widest = float(np.abs(known - base).max(initial=0)) or 1.0
+
+    def cell(value: float) -> str:
+        if not np.isfinite(value):
+            return "<td></td>"
+        colour, ink = ABOVE if value >= base else BELOW, MOST_INK * abs(value - base) / widest
+        return f'<td style="background: rgb({colour} / {ink:.0%})">{value:.{digits}f}</td>'
+
+    names = [escape(label) for label in labels]
+    header = "".join(f"<th>{name}</th>" for name in ("", *names))
+    rows = (f"<tr><th>{name}</th>{''.join(map(cell, line))}</tr>" for name, line in zip(names, values_LL, strict=True))
+    return f"<figure><table class=heat><thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table></figure>"
 
 
 def _axis(low: float, high: float, across: Callable[[float], float], name: str) -> str:
@@ -247,10 +216,3 @@ def _axis(low: float, high: float, across: Callable[[float], float], name: str) 
     ]
     parts.append(f'<text x="{WIDTH - 10}" y="{HEIGHT - 4}" text-anchor="end">{escape(name)}</text>')
     return "".join(parts)
-
-
-def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
-    return (
-        f'<figure><svg viewBox="0 0 {width:.0f} {height:.0f}" style="max-width: {width:.0f}px" role="img" '
-        f'aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg></figure>'
-    )

@@ -22,7 +22,8 @@ from service.documents.store.connections import REPAIR, checksum, connect, read_
 from service.documents.store.locking import check_lone
 from service.documents.store.schema import DEFAULT
 from service.documents.store.schema import facts as facts_of
-from service.documents.store.schema_check import LARGEST_NUMBER, check_numbers, check_schema
+from service.documents.store.schema_check import check_numbers, check_schema
+from service.documents.store.store import DocumentStore
 from service.errors import StartError, StoreError
 from service.process.files import resolved
 
@@ -87,11 +88,7 @@ class StoreFile:
             self.schema_version = int(facts["schema_version"])
         except (KeyError, ValueError) as exc:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
-        self.check_numbers()
-
-    def check_numbers(self, *, largest: int = LARGEST_NUMBER) -> None:
-        """Raises: StoreError: there is a number that crosslet never writes, or a larger one."""
-        check_numbers(self.path, self.connection, largest=largest)
+        check_numbers(path, connection)
 
     def collections(self) -> list[CollectionRow]:
         """Return every collection, by age: the default one first."""
@@ -116,7 +113,7 @@ class StoreFile:
 
     def total(self) -> int:
         """Return the number of documents of all collections."""
-        return sum(self.of(row).count() for row in self.collections())
+        return int(self._one("SELECT count(*) FROM documents"))
 
     def passages(self) -> int:
         """Return the number of vectors."""
@@ -129,8 +126,7 @@ class StoreFile:
 
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""
-        query = "SELECT count(*) FROM (SELECT 1 FROM passages WHERE row = ? LIMIT 2)"
-        return bool(self.connection.execute(query, (row,)).fetchone()[0] == 2)
+        return bool(self._one("SELECT count(*) FROM (SELECT 1 FROM passages WHERE row = ? LIMIT 2)", row) == 2)
 
     def languages(self) -> dict[str, int]:
         """Count documents by the `lang` of their metadata, most frequent first."""
@@ -148,14 +144,6 @@ class StoreFile:
             f"WHERE name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
         )
         return [name for (name,) in self.connection.execute(query)]
-
-    def size_bytes(self) -> int:
-        """Return the store's size on disk, with its log and its index snapshots."""
-        size = 0
-        for file in (file for pattern in OWN_FILES for file in self.path.parent.glob(pattern)):
-            with suppress(FileNotFoundError):  # a service has just replaced it
-                size += file.stat().st_size
-        return size
 
     def documents(self, *, with_vectors: bool, truncated: bool = False) -> Iterator[StoredRow]:
         """Yield every document, in the order of first insertion.
@@ -205,8 +193,8 @@ class StoreFile:
     def _selected(self, truncated: bool) -> str:
         return f"{self._ours} AND is_truncated = 1" if truncated else self._ours
 
-    def _one(self, query: str) -> Any:
-        return self.connection.execute(query).fetchone()[0]
+    def _one(self, query: str, *values: int) -> Any:
+        return self.connection.execute(query, values).fetchone()[0]
 
 
 def _are_utf8(*texts: bytes) -> bool:
@@ -230,6 +218,15 @@ def check_there(path: Path) -> None:
     check_lone(path)
 
 
+def size_on_disk(path: Path) -> int:
+    """Return a store's size in bytes, with its log and its index snapshots."""
+    size = 0
+    for file in (file for pattern in OWN_FILES for file in resolved(path).parent.glob(pattern)):
+        with suppress(FileNotFoundError):  # a service has just replaced it
+            size += file.stat().st_size
+    return size
+
+
 @contextmanager
 def open_store_file(path: Path, *, named: Path | None = None) -> Iterator[StoreFile]:
     """Open a store for reading; another process may be using it. named: what errors call it.
@@ -238,56 +235,25 @@ def open_store_file(path: Path, *, named: Path | None = None) -> Iterator[StoreF
     """
     check_there(path)
     path = resolved(path)
+    named = named or path
     try:
         with closing(connect(path, read_mode(path))) as connection:
             connection.execute("BEGIN")  # one snapshot until the end
-            yield StoreFile(named or path, connection)
+            yield StoreFile(named, connection)
     except sqlite3.Error as exc:
-        raise StoreError(
-            f"document store {named or path} cannot be read ({exc}); CROSSLET_DATA names its folder"
-        ) from exc
+        raise StoreError(f"document store {named} cannot be read ({exc}); CROSSLET_DATA names its folder") from exc
 
 
-@dataclass(frozen=True)
-class Stats:
-    """A summary of a store.
+@contextmanager
+def open_alone(path: Path) -> Iterator[DocumentStore]:
+    """Open a store for writing, whatever model made it, while no other process has it.
 
-    documents, passages, truncated, languages: of one collection; a passage is a vector, truncated are the documents
-    whose text was cut, as far as that is known, languages are the `lang` of metadata.
-    collections: every one with its documents.
+    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
     """
-
-    documents: int
-    passages: int
-    truncated: int
-    collections: dict[str, int]
-    size_bytes: int
-    fingerprint: str
-    dim: int
-    revision: int
-    schema_version: int
-    languages: dict[str, int]
-
-
-def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
-    """Summarise a store and one of its collections; a service may be using it.
-
-    Raises: StartError: there is no such store, or no such collection.
-    """
-    with open_store_file(path) as store:
-        file = store.named(collection)
-        return Stats(
-            documents=file.count(),
-            passages=file.passages(),
-            truncated=file.count(truncated=True),
-            collections={row.name: row.documents for row in file.collections()},
-            size_bytes=file.size_bytes(),
-            fingerprint=file.fingerprint,
-            dim=file.dim,
-            revision=file.revision,
-            schema_version=file.schema_version,
-            languages=file.languages(),
-        )
+    with open_store_file(path) as file:
+        fingerprint, dim = file.fingerprint, file.dim
+    with closing(DocumentStore(path, fingerprint=fingerprint, dim=dim)) as store:
+        yield store
 
 
 def export_lines(file: StoreFile, *, vectors: bool, truncated: bool = False) -> Iterator[bytes]:

@@ -10,23 +10,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.documents.document import Document, Vectors, named
 from service.documents.ingest import DocumentSink, Report, place
-from service.documents.readers.records import Record
+from service.documents.readers.records import Record, open_file
 from service.documents.readers.sources import open_source
-from service.errors import InferenceFailed, InvalidInput, StartError
+from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import Engine
 from service.offline.loading import BATCH_DOCUMENTS, uninterrupted
 
 SAMPLES = 32  # texts embedded for comparison
 MIN_COSINE = 0.9  # smallest accepted median
-
-
 NPY_START = b"\x93NUMPY"
 UNIT_TOLERANCE = 1e-6  # rounding of norm 1 in float32: such a vector is stored unchanged
 
@@ -51,19 +49,9 @@ def open_vector_file(path: Path) -> VectorFile:
 
     Raises: StartError: the file cannot be read.  InvalidInput: it is neither format, or has other contents.
     """
-    check_plain_file(path)
-    try:
-        with path.open("rb") as file:
-            is_npy = file.read(len(NPY_START)) == NPY_START
-    except OSError as exc:
-        raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
+    with open_file(path, twice=True) as file:
+        is_npy = file.read(len(NPY_START)) == NPY_START
     return _npy(path) if is_npy else _faiss(path)
-
-
-def check_plain_file(path: Path) -> None:
-    """Raises: StartError: it is a pipe, standard input or a folder."""
-    if str(path) == "-" or (path.exists() and not path.is_file()):
-        raise StartError(f"{path} is not a regular file, but must be read twice")
 
 
 def norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
@@ -111,21 +99,23 @@ def _faiss(path: Path) -> VectorFile:
     return VectorFile(path, flat.ntotal, flat.d, lambda start, stop: flat.reconstruct_n(start, stop - start))
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
     """Documents sampled evenly from the file. texts: S.  vectors_SD: (S, D), unchanged."""
 
     texts: list[str]
     vectors_SD: Vectors
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Consecutive documents. start: number of documents before them.  lines: the line of each in the file."""
+class _Batch(NamedTuple):
+    """Consecutive documents. start: number of documents before them.  lines: the line of each in the file.
+
+    vectors_ND: of the documents, unchanged; fewer at the end of the vectors' file.
+    """
 
     start: int
     lines: list[int]
     documents: list[Document]
+    vectors_ND: Vectors
 
 
 class VectorImport:
@@ -135,8 +125,8 @@ class VectorImport:
     """
 
     def __init__(self, documents: Path, vectors: VectorFile, *, read: Callable[[Record], Document]) -> None:
-        """Raises: StartError: the documents are not in a regular file."""
-        check_plain_file(documents)
+        """Raises: StartError: the documents are not in a regular file, or it cannot be read."""
+        open_file(documents, twice=True).close()
         self.report = Report()
         self._path = documents
         self._vectors = vectors
@@ -153,19 +143,20 @@ class VectorImport:
             raise InvalidInput(f"{vectors.path} has vectors of {vectors.dim} dims; the model's have {dim}")
         wanted = set(np.linspace(0, max(0, vectors.count - 1), SAMPLES).astype(int).tolist())
         line_of: dict[str, int] = {}
-        texts: list[str] = []
+        texts, sampled = [], [np.empty((0, dim), np.float32)]
         for batch in self._batches():
             for line, document in zip(batch.lines, batch.documents, strict=True):
                 first = line_of.setdefault(document.id, line)
                 if first != line:
                     raise InvalidInput(f"{self._path}: {named(document.id)} is on line {first} and on line {line}")
             self._check_vectors(batch)
-            texts += [document.text for place, document in enumerate(batch.documents, batch.start) if place in wanted]
+            chosen = [place for place in range(len(batch.vectors_ND)) if batch.start + place in wanted]
+            texts += [batch.documents[place].text for place in chosen]
+            sampled.append(batch.vectors_ND[chosen])
             advance(len(batch.documents))
         if len(line_of) != vectors.count:
             raise InvalidInput(f"{self._path} has {len(line_of)} documents; {vectors.path} has {vectors.count} vectors")
-        rows = [vectors.rows(place, place + 1) for place in sorted(wanted)] if texts else []
-        return Samples(texts, np.concatenate([np.empty((0, dim), np.float32), *rows]))
+        return Samples(texts, np.concatenate(sampled))
 
     def load(self, store: DocumentSink, *, advance: Callable[[int], object] = lambda documents: None) -> Report:
         """Put new and changed documents with their vectors, scaled to norm 1; each batch is durable.
@@ -173,7 +164,7 @@ class VectorImport:
         Raises: StorageFull.
         """
         for batch in self._batches():
-            vectors_ND = units(self._rows(batch))
+            vectors_ND = units(batch.vectors_ND)
             with uninterrupted():
                 place(store, batch.documents, vectors_ND, self.report)
             advance(len(batch.documents))
@@ -183,8 +174,11 @@ class VectorImport:
         with open_source(self._path, "jsonl") as source:
             start = 0
             while records := list(islice(source.records, BATCH_DOCUMENTS)):
-                yield _Batch(start, [record.line for record in records], [self._document(record) for record in records])
-                start += len(records)
+                documents = [self._document(record) for record in records]
+                stop = min(start + len(documents), self._vectors.count)
+                vectors_ND = self._vectors.rows(min(start, stop), stop)
+                yield _Batch(start, [record.line for record in records], documents, vectors_ND)
+                start += len(documents)
 
     def _document(self, record: Record) -> Document:
         try:
@@ -192,13 +186,8 @@ class VectorImport:
         except InvalidInput as exc:
             raise exc.at(f"{self._path}: line {record.line}:") from exc
 
-    def _rows(self, batch: _Batch) -> Vectors:
-        """Return the vectors of a batch; fewer at the end of the file."""
-        stop = min(batch.start + len(batch.documents), self._vectors.count)
-        return self._vectors.rows(min(batch.start, stop), stop)
-
     def _check_vectors(self, batch: _Batch) -> None:
-        norm_N = norms(self._rows(batch))
+        norm_N = norms(batch.vectors_ND)
         for position in np.flatnonzero(~np.isfinite(norm_N) | (norm_N == 0)).tolist():
             fault = "is zero" if norm_N[position] == 0 else "has numbers that are not finite"
             raise InvalidInput(

@@ -11,8 +11,8 @@ from typing import BinaryIO, Self
 
 import orjson
 
-from service.documents.readers.records import Record
-from service.errors import InvalidInput, StartError
+from service.documents.readers.records import Record, open_file
+from service.errors import InvalidInput
 from service.json_parsing import loads, not_unicode
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
@@ -89,12 +89,7 @@ class Lines:
         """
         self.path = path
         self._is_json = path.suffix == ".jsonl"
-        try:
-            if path.exists() and not path.is_file():
-                raise StartError(f"{path} is not a regular file, but must be read twice")
-            self._file = path.open("rb")
-        except OSError as exc:
-            raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
+        self._file = open_file(path, twice=True)
         self._numbers, self._starts, self._sizes = array("q"), array("q"), array("q")
         try:
             self._find_lines()

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import orjson
 
-from service.errors import InvalidInput
+from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
 REQUIRED = ("id", "text")
@@ -25,6 +26,16 @@ class Record:
     read: int
     fields: Mapping[str, Any]
     fault: str | None = None
+
+
+def open_file(path: Path, *, twice: bool = False) -> BinaryIO:
+    """Open a file. twice: it is read more than once. Raises: StartError: that cannot be done."""
+    try:
+        if twice and (str(path) == "-" or (path.exists() and not path.is_file())):
+            raise StartError(f"{path} is not a regular file, but must be read twice")
+        return path.open("rb")
+    except OSError as exc:
+        raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
 
 
 def check_columns(names: Sequence[str]) -> None:

@@ -17,8 +17,8 @@ from typing import BinaryIO
 from service.documents.readers.csv_table import ColumnTypes, read_csv
 from service.documents.readers.jsonl import read_jsonl
 from service.documents.readers.parquet import read_parquet
-from service.documents.readers.records import Record
-from service.errors import InvalidInput, StartError
+from service.documents.readers.records import Record, open_file
+from service.errors import InvalidInput
 
 FORMATS = ("jsonl", "csv", "parquet")
 
@@ -60,11 +60,7 @@ def open_source(path: Path, format_: str, types: ColumnTypes | None = None) -> I
             raise InvalidInput("parquet cannot be read from standard input: its index is at the end of the file")
         yield Source("standard input", _records(sys.stdin.buffer, format_, types), None, "B")
         return
-    try:
-        file = path.open("rb")
-    except OSError as exc:
-        raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
-    with file:
+    with open_file(path) as file:
         if format_ == "parquet":
             records, rows = read_parquet(path, file)
             yield Source(str(path), records, rows, "documents")

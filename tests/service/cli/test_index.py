@@ -110,7 +110,7 @@ def test_build_loads_all_but_the_documents_the_model_fails_on(
             'document "new"',
         ]
         assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
-        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; earlier versions")
+        assert lines[-1].startswith("crosslet: 2 documents were not stored; earlier versions")
         assert not [line for line in lines if "secret" in line]
     kept = read_jsonl(crosslet("index", "export")[0])
     assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
@@ -302,14 +302,17 @@ def test_a_build_that_was_ended_goes_on_where_it_was(
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     rows = [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}"} for n in range(1500)]
-    building = subprocess.Popen([*COMMAND, "index", "build", pipe], stderr=subprocess.PIPE)
-    with pipe.open("w", encoding="utf-8") as file:
-        for row in rows[:1100]:
-            file.write(json.dumps(row) + "\n")
-        file.flush()
-        wait_for_documents(256)
-        building.send_signal(signal_)
-        error = building.communicate(timeout=200)[1].decode()
+    with subprocess.Popen([*COMMAND, "index", "build", pipe], stderr=subprocess.PIPE) as building:
+        try:
+            with pipe.open("w", encoding="utf-8") as file:
+                for row in rows[:1100]:
+                    file.write(json.dumps(row) + "\n")
+                file.flush()
+                wait_for_documents(256)
+                building.send_signal(signal_)
+                error = building.communicate(timeout=200)[1].decode()
+        finally:
+            building.kill()
     if signal_ == signal.SIGINT:
         assert building.returncode == 2
         assert re.search(r"stopped: (256|512|768) documents read: .+; run the same command again to continue", error)

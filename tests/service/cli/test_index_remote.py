@@ -114,7 +114,7 @@ def test_bad_and_refused_lines_are_named_by_number(service: httpx.Client, crossl
     error = build(crosslet, path, service.base_url, "--on-bad-line", "skip", status=2)
     assert any(line.startswith("crosslet: line 4: ") and "no finite vector" in line for line in error)
     assert "1 documents read: 1 new or replaced, 0 unchanged, 1 bad lines skipped, 1 could not be embedded" in error
-    assert error[-1] == "crosslet: 1 documents were not stored; earlier versions of them stay"
+    assert error[-1].startswith("crosslet: 1 documents were not stored; earlier versions of them stay")
 
 
 def test_refused_batch_does_not_end_the_load(service: httpx.Client, crosslet: Crosslet, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_refused_batch_does_not_end_the_load(service: httpx.Client, crosslet: Cr
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": f"bad{row['id']}", "text": "kaputt"} for row in rows] + rows)
     error = build(crosslet, path, service.base_url, status=2)
     assert f"{BATCH_DOCUMENTS} documents read: {BATCH_DOCUMENTS} new or replaced" in error[-2]
-    assert error[-1] == f"crosslet: {BATCH_DOCUMENTS} documents were not stored; earlier versions of them stay"
+    assert error[-1].startswith(f"crosslet: {BATCH_DOCUMENTS} documents were not stored; earlier versions of them stay")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.errors import Damaged, StoreError
 from service.offline.embedding import Embedded
-from service.offline.repair import repair, verify
+from service.offline.repair import Repair, verify
 from service.offline.store_file import open_store_file
 from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
@@ -177,7 +177,7 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
             embedded.extend(texts)
             yield Embedded(VECTORS[[9]], ())
 
-    done = repair(store / STORE, engine, fingerprint="aa", dim=DIM)
+    done = Repair(engine).run(store / STORE, fingerprint="aa", dim=DIM)
     assert (done.vectors, done.lost, embedded) == (1, [], [TEXTS["d9"]])
     assert not is_found_by_verify(store)
     assert differences(store) == "sound"
@@ -196,7 +196,7 @@ def test_vector_that_cannot_be_repaired_is_named(store: Path) -> None:
         yield Embedded(VECTORS[:0], (), {0: "the model failed"})
 
     for one, made in ((engine, 1), (failing, 0)):
-        done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
+        done = Repair(one).run(store / STORE, fingerprint="aa", dim=DIM)
         assert (done.vectors, done.lost, done.failed) == (made, [], {("default", "d4"): "the model failed"})
     assert is_found_by_verify(store)
 
@@ -217,7 +217,7 @@ def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
 
 def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
-    done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
+    done = Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
     assert (done.vectors, done.lost) == (0, [("default", "d7")])
 
 
@@ -245,15 +245,15 @@ def test_damaged_keywords_are_said_and_made_anew(store: Path, damage: str, fault
     (said,) = faults(store)
     assert said.startswith(fault)
     assert "`crosslet index repair` makes them anew" in said
-    done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
+    done = Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
     assert (done.keywords, done.vectors, done.lost) == (True, 0, [])
     assert not is_found_by_verify(store)
 
 
 def test_repair_for_another_model_or_beside_service_is_refused(store: Path) -> None:
     with pytest.raises(StoreError, match="holds vectors of model"):
-        repair(store / STORE, nothing_to_embed, fingerprint="bb", dim=DIM)
+        Repair(nothing_to_embed).run(store / STORE, fingerprint="bb", dim=DIM)
     running = open_store(store, dim=DIM)
     with pytest.raises(StoreError, match="in use by another process"):
-        repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
+        Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
     running.close()
