@@ -129,7 +129,7 @@ class CrossEncoderKind:
     def parity_pack(self, tokenizer: Tokenizer, run: Callable[[Rows], Outputs]) -> PairParityPack:
         """Scores of the parity pairs."""
         served = ServedPairTokenizer(tokenizer, where=str(self.request.checkpoint))
-        rows = [served.tokenize(query, passage).input_ids for query, passage in self.parity]
+        rows = [list(served.tokenize(query, passage).input_ids) for query, passage in self.parity]
         return PairParityPack(
             schema_version=SCHEMA_VERSION,
             max_difference=MAX_DIFFERENCE[self.request.precision],

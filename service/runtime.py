@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,10 +23,7 @@ from service.errors import Overloaded
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
-from service.model.passages import Splitter
-from service.model.prompts import Prompts
 from service.model.reranker import Reranker
-from service.model.spaces import Spaces
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
 from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
@@ -137,18 +134,15 @@ class Runtime:
     """The parts of a running service. Built before it listens, closed after its last answer."""
 
     settings: Settings
-    manifest: Manifest
+    encoder: Encoder
     pool: EncoderPool
     collections: Collections
     metrics: Metrics
     memory: MemoryBudget
     readers: LookupPool
     scoring: Scoring
-    splitter: Splitter
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
-    spaces: Spaces = field(default_factory=Spaces)
-    strips_white_space: bool = False  # whether the model's own tokenizer does, at the ends of a text
     collection_name: str = DEFAULT_NAME
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     preparation: Preparation = field(default_factory=Preparation)
@@ -164,9 +158,9 @@ class Runtime:
         return replace(self, collection_name=name)
 
     @property
-    def prompts(self) -> Prompts:
-        """The model's prompts."""
-        return Prompts.of(self.manifest)
+    def manifest(self) -> Manifest:
+        """The encoder's manifest."""
+        return self.encoder.manifest
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking look-up off the event loop, without waiting for writes.
@@ -202,43 +196,28 @@ class Runtime:
         self.collections.close()
 
 
-@dataclass(frozen=True)
-class Models:
-    """The models that workers run."""
-
-    encoder: Encoder
-    reranker: Reranker | None
-
-    def run_longest(self) -> None:
-        """Run the longest input through each model."""
-        self.encoder.embed_longest()
-        if self.reranker is not None:
-            self.reranker.score_longest()
-
-    def give_back_unused(self) -> None:
-        """Free the memory that earlier passes took."""
-        self.encoder.give_back_unused()
-        if self.reranker is not None:
-            self.reranker.give_back_unused()
+def run_longest(models: Sequence[Encoder | Reranker]) -> None:
+    """Run the longest input through each model."""
+    for model in models:
+        model.run_longest()
 
 
-def _release(cache: VectorCache, models: Models) -> None:
-    """Empty the cache, and free the memory that forward passes left behind."""
-    cache.clear()
-    models.give_back_unused()
+def _free_passes(models: Sequence[Encoder | Reranker]) -> None:
+    """Free the memory that forward passes left behind."""
+    for model in models:
+        model.give_back_unused()
+    give_back_unused()
 
 
-def _pass_bytes(models: Models) -> int:
+def _pass_bytes(models: Sequence[Encoder | Reranker]) -> int:
     """Return the peak memory of a worker's passes: the median of a few, since single measurements vary twofold."""
     unmap_code()  # leaves out code that only the start ran; a pass maps its own again
-    models.run_longest()
-    return sorted(_growth_by_passes(models) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
-
-
-def _growth_by_passes(models: Models) -> int:
-    models.give_back_unused()  # else the passes would take memory that is free already, and nothing would grow
-    give_back_unused()
-    return growth_during(models.run_longest)
+    run_longest(models)
+    growths: list[int] = []
+    for _ in range(PASSES_MEASURED):
+        _free_passes(models)  # else the passes would take memory that is free already, and nothing would grow
+        growths.append(growth_during(partial(run_longest, models)))
+    return sorted(growths)[PASSES_MEASURED // 2]
 
 
 def load_reranker(settings: Settings) -> Reranker | None:
@@ -261,24 +240,23 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     """
     choice = choice or choose_encoder(settings.model, settings.fallback_model)
     encoder, manifest = choice.encoder, choice.encoder.manifest
-    logger.info(
-        "artifact loaded",
-        extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
-    )
-    models = Models(encoder, load_reranker(settings))
+    facts = {"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim}
+    logger.info("artifact loaded", extra=facts)
+    reranker = load_reranker(settings)
+    models = [model for model in (encoder, reranker) if model is not None]
     pass_bytes = _pass_bytes(models) if settings.memory_budget else 0  # takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
-    memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, models))
 
-    def check_memory(growth_bytes: int) -> None:
-        memory.check_documents(growth_bytes)
-        check_documents(growth_bytes, room_bytes=settings.working_bytes)
+    def release() -> None:
+        cache.clear()
+        for model in models:
+            model.give_back_unused()
 
-    collections = load_collections(settings, manifest, check_memory=check_memory)
-    logger.info("documents loaded", extra={"documents": collections.count(), "index_bytes": collections.size_bytes})
+    memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=release)
+    collections = _load_documents(settings, manifest, memory)
     pool = EncoderPool(
-        encode_with(encoder, models.reranker),
+        encode_with(encoder, reranker),
         encoder,
         workers=settings.workers or usable_cpus(),
         max_queue_texts=settings.max_queue_texts,
@@ -286,8 +264,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         cache=cache,
         on_loop_s=LIMIT_S,
     )
-    models.give_back_unused()  # leave out what only the start needed
-    give_back_unused()
+    _free_passes(models)  # leave out what only the start needed
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)
     metrics.watch(
@@ -296,24 +273,27 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         cache=cache,
         memory_budget_bytes=settings.memory_budget,
     )
-    logger.info(
-        "runtime loaded",
-        extra={"workers": pool.workers, "resident_bytes": resident_bytes()},
-    )
+    logger.info("runtime loaded", extra={"workers": pool.workers, "resident_bytes": resident_bytes()})
     threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
-    readers = LookupPool(threads, max_waiting=settings.max_queue_reads)
     return Runtime(
         settings,
-        manifest,
+        encoder,
         pool,
         collections,
         metrics,
         memory,
-        readers,
-        scoring=scoring_of(encoder, models.reranker, settings.rerank_weight),
-        splitter=encoder.splitter,
-        reranker=models.reranker,
+        LookupPool(threads, max_waiting=settings.max_queue_reads),
+        scoring=scoring_of(encoder, reranker, settings.rerank_weight),
+        reranker=reranker,
         refused=choice.refused,
-        spaces=encoder.spaces,
-        strips_white_space=encoder.strips_white_space,
     )
+
+
+def _load_documents(settings: Settings, manifest: Manifest, memory: MemoryBudget) -> Collections:
+    def check_memory(growth_bytes: int) -> None:
+        memory.check_documents(growth_bytes)
+        check_documents(growth_bytes, room_bytes=settings.working_bytes)
+
+    collections = load_collections(settings, manifest, check_memory=check_memory)
+    logger.info("documents loaded", extra={"documents": collections.count(), "index_bytes": collections.size_bytes})
+    return collections

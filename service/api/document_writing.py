@@ -46,7 +46,7 @@ async def split_documents(
     def split() -> Steps[list[Document]]:
         if not collections.is_chunked(name, settings.chunk if chunk is None else chunk):
             return list(documents)
-        return (yield from _in_passages(documents, runtime.splitter, limit=settings.max_passages))
+        return (yield from _in_passages(documents, runtime.encoder.splitter, limit=settings.max_passages))
 
     with embedder.memory_for(texts):
         in_passages = await embedder.prepare(

@@ -124,17 +124,17 @@ class Embedder:
     @property
     def prompts(self) -> Prompts:
         """The model's prompts."""
-        return self._runtime.prompts
+        return self._runtime.encoder.prompts
 
     @property
     def spaces(self) -> Spaces:
         """The spaces into which vectors may be mapped."""
-        return self._runtime.spaces
+        return self._runtime.encoder.spaces
 
     @property
     def document_space(self) -> SpaceMap | None:
         """The space of documents and search queries; None: the model's own."""
-        return self._runtime.spaces.chosen(self._runtime.settings.space or None)
+        return self._runtime.encoder.spaces.chosen(self._runtime.settings.space or None)
 
     async def embed(
         self,

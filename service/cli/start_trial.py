@@ -36,12 +36,13 @@ def try_start(settings: Settings, use: Use) -> None:
         import_server()
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
-    from service.runtime import EMBEDDED_READERS, REMOTE_READERS, Models, load_reranker
+    from service.runtime import EMBEDDED_READERS, REMOTE_READERS, load_reranker, run_longest
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     reranker = load_reranker(settings) if use in {Use.RERANK, Use.SERVE} else None
     workers = 1 if use is Use.EMBED else settings.workers or usable_cpus()
-    work: list[Callable[[], object]] = [Models(encoder, reranker).run_longest] * workers
+    models = [model for model in (encoder, reranker) if model is not None]
+    work: list[Callable[[], object]] = [lambda: run_longest(models)] * workers
     if use not in {Use.EMBED, Use.RERANK}:
         if settings.index == EMBEDDED:
             work += [lambda: _index(stored_as(encoder.manifest, settings.space).dim)] * (EMBEDDED_READERS + WRITERS)

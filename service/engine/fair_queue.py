@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.pairs import CHARS_A_TOKEN, Input, PairInput
+from service.engine.pairs import Input, PairInput, size_of
 from service.errors import ServiceError
 from service.model.encoder import Encoded
 
@@ -26,14 +26,8 @@ Kind = Literal["text", "long text", "pair", "long pair"]  # what takes about as 
 def kind_of(text: Input) -> Kind:
     """Of which kind a text is."""
     if isinstance(text, PairInput):
-        return "long pair" if text.size > LONG_TEXT else "pair"
+        return "long pair" if size_of(text) > LONG_TEXT else "pair"
     return "long text" if len(text) > LONG_TEXT else "text"
-
-
-def _size_of(text: Input) -> int:
-    if isinstance(text, PairInput):
-        return text.size
-    return len(text) if isinstance(text, str) else CHARS_A_TOKEN * len(text)
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ class Work:
         self.truncate = truncate
         self.kind = kind_of(text)
         self.is_apart = self.kind != "text"
-        self.size = _size_of(text)
+        self.size = size_of(text)
         self.positions: dict[Job, list[int]] = {}
         self.wanted = 0  # number of positions
         self.is_started = False

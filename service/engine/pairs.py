@@ -19,27 +19,18 @@ class Pair:
     query: str
     passage: str
 
-    @property
-    def size(self) -> int:
-        """Its length in characters."""
-        return len(self.query) + len(self.passage)
 
-
-@dataclass(frozen=True, slots=True)
-class PairWindow:
-    """A query and a part of a passage that fits, as token ids with specials.  full_length: the ids before any cut."""
-
-    input_ids: tuple[int, ...]
-    full_length: int
-
-    @property
-    def size(self) -> int:
-        """About its length in characters."""
-        return CHARS_A_TOKEN * len(self.input_ids)
-
-
-PairInput = Pair | PairWindow
+PairInput = Pair | PairTokens  # PairTokens: a query and a part of a passage that fits
 Input = TextInput | PairInput
+
+
+def size_of(text: Input) -> int:
+    """Return the length in characters; of token ids, about that."""
+    if isinstance(text, str):
+        return len(text)
+    if isinstance(text, Pair):
+        return len(text.query) + len(text.passage)
+    return CHARS_A_TOKEN * len(text if isinstance(text, tuple) else text.input_ids)
 
 
 def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
@@ -47,15 +38,11 @@ def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
 
     Raises: TextTooLong: it does not fit and `truncate` is off.  InferenceFailed: the model raised.
     """
-    if isinstance(pair, Pair):
-        tokens = reranker.tokenize(pair.query, pair.passage)
-    else:
-        query_cut = pair.full_length - len(pair.input_ids)  # a window leaves nothing out of its passage
-        tokens = PairTokens(list(pair.input_ids), pair.full_length, query_cut)
+    tokens = reranker.tokenize(pair.query, pair.passage) if isinstance(pair, Pair) else pair
     if tokens.truncated and not truncate:
         raise TextTooLong(
-            f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.max_length}, half of them "
-            "for the query at most (set truncate to true, or ask for windows)"
+            f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.manifest.max_length}, half "
+            "of them for the query at most (set truncate to true, or ask for windows)"
         )
     score = np.array([reranker.score(tokens)], np.float32)  # the model's own type: every bit stays
     return Encoded(score, len(tokens.input_ids), tokens.full_length, tokens.query_cut)

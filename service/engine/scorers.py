@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from service.blending import Weight, with_reranker
 from service.engine.fair_queue import EncodedBatch
-from service.engine.pairs import Input, Pair, PairWindow
+from service.engine.pairs import Input, Pair
 from service.model.encoder import Encoder
 from service.model.reranker import Reranker
 
@@ -90,8 +90,7 @@ class PairScorer:
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
         """Return the query paired with each part."""
-        parts = self._reranker.windows(query, passage)
-        return [PairWindow(tuple(part.input_ids), part.full_length) for part in parts]
+        return self._reranker.windows(query, passage)
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
         """Return the scores of the pairs."""

@@ -14,18 +14,18 @@ space.NAME.npy   one for each of the manifest's `spaces`: float16 (E, dim + 1), 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
 from service.model.onnx_file import external_files
 from service.process.files import LFS_POINTER, is_lfs_pointer
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 LFS_WAY_OUT = "is a Git LFS pointer, not the file itself: run `git lfs pull` in its repository"
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -37,6 +37,8 @@ REQUIRED_FILES = (MODEL_FILE, TOKENIZER_FILE, PARITY_FILE, CARD_FILE)
 Activations = Literal["dynamic", "static"]  # int8: steps found for each pass, or fixed: then texts may share a pass
 Kind = Literal["bi-encoder", "cross-encoder"]
 Padding = Literal["computed", "skipped"]  # what padded places of a batch cost: as much as tokens, or next to nothing
+
+SchemaVersion = Literal[1]
 
 T = TypeVar("T")
 
@@ -68,9 +70,9 @@ class Space:
     other_cosine: the same for their translations, with the other model's vectors of the English sentences.
     """
 
-    name: str
+    name: Annotated[str, Field(min_length=1)]
     identity: str
-    dim: int
+    dim: PositiveInt
     file: str
     pairs: int
     english_cosine: float
@@ -83,11 +85,11 @@ class Manifest:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    schema_version: int
+    schema_version: SchemaVersion
     name: str
     kind: Kind = "bi-encoder"
-    dim: int  # of a re-ranker 1: its score
-    max_length: int  # tokens, special tokens included
+    dim: PositiveInt  # of a re-ranker 1: its score
+    max_length: PositiveInt  # tokens, special tokens included
     languages: tuple[str, ...]
     precision: Literal["int8", "fp32"]
     parameters: int
@@ -123,18 +125,8 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class ParityPack:
-    """Texts in the model's languages, with token ids and vectors computed at export behind the default prompt.
-
-    input_ids: a row of token ids for each text, with prompt and special tokens.
-    embeddings: a unit vector of `dim` floats for each text.
-    """
-
-    schema_version: int
-    min_cosine: float
-    texts: tuple[str, ...]
-    input_ids: tuple[tuple[int, ...], ...]
-    embeddings: tuple[tuple[float, ...], ...]
+class _Pack:
+    schema_version: SchemaVersion
 
     def to_json(self) -> str:
         """Return the text of parity.json."""
@@ -142,7 +134,21 @@ class ParityPack:
 
 
 @dataclass(frozen=True)
-class PairParityPack:
+class ParityPack(_Pack):
+    """Texts in the model's languages, with token ids and vectors computed at export behind the default prompt.
+
+    input_ids: a row of token ids for each text, with prompt and special tokens.
+    embeddings: a unit vector of `dim` floats for each text.
+    """
+
+    min_cosine: float
+    texts: tuple[str, ...]
+    input_ids: tuple[tuple[int, ...], ...]
+    embeddings: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class PairParityPack(_Pack):
     """Pairs in the model's languages, with token ids and scores computed at export.
 
     max_difference: largest difference of a score from the recorded one.
@@ -151,15 +157,10 @@ class PairParityPack:
     scores: in [0, 1].
     """
 
-    schema_version: int
     max_difference: float
     pairs: tuple[tuple[str, str], ...]
     input_ids: tuple[tuple[int, ...], ...]
     scores: tuple[float, ...]
-
-    def to_json(self) -> str:
-        """Return the text of parity.json."""
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False) + "\n"
 
 
 def sha256_of(path: Path) -> str:
@@ -197,53 +198,37 @@ def load_manifest(folder: Path, *, setting: str = "CROSSLET_MODEL") -> Manifest:
     if not folder.is_dir():
         raise ArtifactError(f"model folder {folder} does not exist ({setting})")
     manifest = read_part(folder, MANIFEST_FILE, Manifest)
-    missing = sorted(set(REQUIRED_FILES) - set(manifest.files))
-    if missing:
-        raise ArtifactError(f"{folder}: {MANIFEST_FILE} does not list {', '.join(missing)}")
-    odd = [name for name in manifest.files if Path(name).name != name or name == MANIFEST_FILE]
-    if odd:
-        raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} lists {odd[0]!r}, which is not the name of a file in the folder"
-        )
-    if manifest.dim < 1 or manifest.max_length < 1:
-        raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} has dim {manifest.dim}, max_length {manifest.max_length}; the minimum is 1"
-        )
-    if manifest.default_prompt_name is not None and manifest.default_prompt_name not in manifest.prompts:
-        raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} has default_prompt_name {manifest.default_prompt_name!r}, but its prompts are "
-            f"{', '.join(manifest.prompts) or 'none'}"
-        )
-    if manifest.truncate_dim not in {None, manifest.dim}:
-        raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} has truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; "
-            "they must be equal"
-        )
-    _check_spaces(folder, manifest)
-    expected = fingerprint_of(
-        model_sha256=manifest.files[MODEL_FILE].sha256,
-        tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256,
-        prompts=manifest.prompts,
-        default_prompt_name=manifest.default_prompt_name,
-    )
-    if manifest.fingerprint != expected:
-        raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} has fingerprint {manifest.fingerprint[:12]}; its hashes give {expected[:12]}"
-        )
+    for fault in _faults(manifest):
+        raise ArtifactError(f"{folder}: {MANIFEST_FILE} {fault}")
     return manifest
 
 
-def _check_spaces(folder: Path, manifest: Manifest) -> None:
+def _faults(manifest: Manifest) -> Iterator[str]:
+    """Say where a manifest contradicts itself. A later check may rely on earlier ones."""
+    if missing := sorted(set(REQUIRED_FILES) - set(manifest.files)):
+        yield f"does not list {', '.join(missing)}"
+    for name in manifest.files:
+        if Path(name).name != name or name == MANIFEST_FILE:
+            yield f"lists {name!r}, which is not the name of a file in the folder"
+    default, prompts = manifest.default_prompt_name, manifest.prompts
+    if default is not None and default not in prompts:
+        yield f"has default_prompt_name {default!r}, but its prompts are {', '.join(prompts) or 'none'}"
+    if manifest.truncate_dim not in {None, manifest.dim}:
+        yield f"has truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; they must be equal"
     names = [space.name for space in manifest.spaces]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ArtifactError(f"{folder}: {MANIFEST_FILE} has two spaces named {twice!r}; names must differ")
     for space in manifest.spaces:
-        if not space.name or space.dim < 1 or space.file not in manifest.files:
-            raise ArtifactError(
-                f"{folder}: {MANIFEST_FILE} has a space {space.name!r} of dim {space.dim} in {space.file!r}; it needs "
-                "a name, at least 1 dim, and a listed file"
-            )
+        if names.count(space.name) > 1:
+            yield f"has two spaces named {space.name!r}; names must differ"
+        if space.file not in manifest.files:
+            yield f"has a space {space.name!r} in {space.file!r}, which it does not list"
+    expected = fingerprint_of(
+        model_sha256=manifest.files[MODEL_FILE].sha256,
+        tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256,
+        prompts=prompts,
+        default_prompt_name=default,
+    )
+    if manifest.fingerprint != expected:
+        yield f"has fingerprint {manifest.fingerprint[:12]}; its hashes give {expected[:12]}"
 
 
 def verify_files(folder: Path, manifest: Manifest) -> None:
@@ -280,12 +265,12 @@ def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
     Raises: ArtifactError: missing, not JSON, empty, ragged, or of another dimension.
     """
     parity = read_part(folder, PARITY_FILE, ParityPack)
-    counts = (len(parity.texts), len(parity.input_ids), len(parity.embeddings))
-    if len(set(counts)) != 1 or not parity.texts:
-        raise ArtifactError(f"{folder}: {PARITY_FILE} has {counts[0]} texts, {counts[1]} id rows, {counts[2]} vectors")
-    wrong = _first_other_length(parity.embeddings, manifest.dim)
-    if wrong is not None:
-        raise ArtifactError(f"{folder}: {PARITY_FILE} has a vector of {wrong} floats; the manifest says {manifest.dim}")
+    _check_counts(folder, texts=parity.texts, id_rows=parity.input_ids, vectors=parity.embeddings)
+    for vector in parity.embeddings:
+        if len(vector) != manifest.dim:
+            raise ArtifactError(
+                f"{folder}: {PARITY_FILE} has a vector of {len(vector)} floats; the manifest says {manifest.dim}"
+            )
     return parity
 
 
@@ -295,14 +280,15 @@ def load_pair_parity(folder: Path) -> PairParityPack:
     Raises: ArtifactError: missing, not JSON, empty, or of different counts.
     """
     parity = read_part(folder, PARITY_FILE, PairParityPack)
-    counts = (len(parity.pairs), len(parity.input_ids), len(parity.scores))
-    if len(set(counts)) != 1 or not parity.pairs:
-        raise ArtifactError(f"{folder}: {PARITY_FILE} has {counts[0]} pairs, {counts[1]} id rows, {counts[2]} scores")
+    _check_counts(folder, pairs=parity.pairs, id_rows=parity.input_ids, scores=parity.scores)
     return parity
 
 
-def _first_other_length(rows: Sequence[Sequence[float]], length: int) -> int | None:
-    return next((len(row) for row in rows if len(row) != length), None)
+def _check_counts(folder: Path, **parts: Sequence[object]) -> None:
+    counts = {len(part) for part in parts.values()}
+    if len(counts) > 1 or counts == {0}:
+        written = ", ".join(f"{len(part)} {name.replace('_', ' ')}" for name, part in parts.items())
+        raise ArtifactError(f"{folder}: {PARITY_FILE} has {written}")
 
 
 def read_part(folder: Path, name: str, kind: type[T]) -> T:
@@ -317,12 +303,8 @@ def read_part(folder: Path, name: str, kind: type[T]) -> T:
     if content.startswith(LFS_POINTER):
         raise ArtifactError(f"{folder}: {name} {LFS_WAY_OUT}")
     try:
-        value = TypeAdapter(kind).validate_json(content)
+        return TypeAdapter(kind).validate_json(content)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ArtifactError(f"{folder}: {name}: {where}: {first['msg']}") from exc
-    version = getattr(value, "schema_version", None)
-    if version != SCHEMA_VERSION:
-        raise ArtifactError(f"{folder}: {name} has schema version {version}; this service reads {SCHEMA_VERSION}")
-    return value

@@ -18,6 +18,7 @@ from service.errors import ArtifactError, InferenceFailed, InvalidInput, ParityF
 from service.model.artifact import (
     MODEL_FILE,
     TOKENIZER_FILE,
+    Kind,
     Manifest,
     ParityPack,
     load_manifest,
@@ -27,7 +28,7 @@ from service.model.artifact import (
 from service.model.onnx_file import embedding_rows
 from service.model.passages import Splitter
 from service.model.prompts import Prompts
-from service.model.session import IDS_NAME, Session
+from service.model.session import IDS_NAME, OUTPUT_NAME, SCORE_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
 from service.process.address_space import is_limited
@@ -37,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 PASS_PLACES = 192  # texts x longest length of a pass: larger passes are no faster per text, and others wait for them
 PAD_MULTIPLE = 4  # keeps vectors bit-identical in any batch if padding is skipped (ADR 9)
+SETTINGS: dict[Kind, str] = {"bi-encoder": "CROSSLET_MODEL", "cross-encoder": "CROSSLET_RERANKER"}
 PARITY_THREADS = 2  # more take memory that a short start does not pay for
 
 TextInput = str | tuple[int, ...]  # a text, or token ids from this model's tokenizer
@@ -145,7 +147,7 @@ class Encoder:
             for text, vector_D in zip(texts, vectors_BD, strict=True)
         ]
 
-    def _pass(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+    def _pass(self, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
         return self._session.run(rows, multiple=PAD_MULTIPLE if self.mixes_lengths else 1)
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
@@ -215,7 +217,7 @@ class Encoder:
         tried = {0, len(rows) // 2, len(rows) - 1}
         return all(np.array_equal(together_BD[position], self._pass([rows[position]])[0]) for position in tried)
 
-    def embed_longest(self) -> None:
+    def run_longest(self) -> None:
         """Embed the longest text and a full pass: a worker's maximum of time and memory."""
         self._pass([[0] * self.manifest.max_length])
         if self.shares_passes:
@@ -266,22 +268,7 @@ def load_encoder(folder: Path) -> Encoder:
 
     Raises: ArtifactError: one sentence with folder, file and difference.  ParityFailed: the vectors differ.
     """
-    manifest = load_manifest(folder)
-    if manifest.kind != "bi-encoder":
-        raise ArtifactError(
-            f"{folder}: {manifest.name} is a re-ranker, which gives no vectors: CROSSLET_RERANKER takes it, "
-            "CROSSLET_MODEL takes an encoder"
-        )
-    verify_files(folder, manifest)
-    if is_limited():  # one after the other: together they take 30 MB more for a moment
-        tokenizer = _load_tokenizer(folder, manifest)
-        session = Session(folder / MODEL_FILE, dim=manifest.dim)
-    else:
-        with ThreadPoolExecutor(1) as loader:  # both are native code for the most part, which leaves the GIL free
-            loading = loader.submit(Session, folder / MODEL_FILE, dim=manifest.dim)
-            tokenizer = _load_tokenizer(folder, manifest)
-            session = loading.result()
-    check_ids(folder, tokenizer, session)
+    manifest, tokenizer, session = load_parts(folder, "bi-encoder")
     encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
     parity = load_parity(folder, manifest)
     encoder.try_sharing(parity)
@@ -289,8 +276,31 @@ def load_encoder(folder: Path) -> Encoder:
     return encoder
 
 
-def _load_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
-    return Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
+def load_parts(folder: Path, kind: Kind) -> tuple[Manifest, Tokenizer, Session]:
+    """Verify the folder of an artifact of this kind, and load its parts.
+
+    Raises: ArtifactError: it is refused.
+    """
+    manifest = load_manifest(folder, setting=SETTINGS[kind] + (", or bundled" if kind == "cross-encoder" else ""))
+    if manifest.kind != kind:
+        names = {"bi-encoder": "an encoder", "cross-encoder": "a re-ranker"}
+        raise ArtifactError(
+            f"{folder}: {manifest.name} is {names[manifest.kind]}, which {SETTINGS[manifest.kind]} takes; "
+            f"{SETTINGS[kind]} takes {names[kind]}"
+        )
+    verify_files(folder, manifest)
+    output = OUTPUT_NAME if kind == "bi-encoder" else SCORE_NAME
+    load_session = partial(Session, folder / MODEL_FILE, dim=manifest.dim, output=output)
+    load_tokenizer = partial(Tokenizer, folder / TOKENIZER_FILE, max_length=manifest.max_length)
+    if is_limited():  # one after the other: together they take 30 MB more for a moment
+        tokenizer, session = load_tokenizer(), load_session()
+    else:
+        with ThreadPoolExecutor(1) as loader:  # both are native code for the most part, which leaves the GIL free
+            loading = loader.submit(load_session)
+            tokenizer = load_tokenizer()
+            session = loading.result()
+    check_ids(folder, tokenizer, session)
+    return manifest, tokenizer, session
 
 
 def check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:

@@ -14,7 +14,7 @@ from service.errors import ArtifactError, InferenceFailed
 
 IDS_NAME = "input_ids"
 INPUT_NAMES = ["attention_mask", IDS_NAME]
-OUTPUT_NAME = "sentence_embedding"
+OUTPUT_NAME, SCORE_NAME = "sentence_embedding", "score"  # of an encoder, of a re-ranker
 CPU_INFO = Path("/proc/cpuinfo")
 VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # x86 instructions that accumulate products of bytes in 32 bits
 KEPT_PLACES = 256  # texts x length: memory of larger passes is freed, else it would stay allocated for ever
@@ -46,7 +46,7 @@ class Session:
         self._giving_back = onnxruntime.RunOptions()
         self._giving_back.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
-    def run(self, rows: Sequence[list[int]], *, multiple: int = 1) -> npt.NDArray[np.float32]:
+    def run(self, rows: Sequence[Sequence[int]], *, multiple: int = 1) -> npt.NDArray[np.float32]:
         """Embed texts in one pass, padded to the longest.
 
         Args:    rows: for each text its token ids, specials included.  multiple: L is one of this.
@@ -75,7 +75,7 @@ class Session:
         self._session.run([self._output], inputs, self._giving_back)
 
 
-def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _padded(rows: Sequence[Sequence[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return token ids and mask, both (B, L) int64."""
     input_ids_BL = np.zeros((len(rows), length), dtype=np.int64)
     attention_mask_BL = np.zeros_like(input_ids_BL)

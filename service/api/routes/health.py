@@ -99,7 +99,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "prompts": manifest.prompts,
             "default_prompt_name": manifest.default_prompt_name,
             "min_scores": manifest.min_scores,
-            "white_space_stripped_by": "model" if runtime.strips_white_space else "service",
+            "white_space_stripped_by": "model" if runtime.encoder.strips_white_space else "service",
             "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
             "document_space": settings.space or None,
             "reranker": _reranker(runtime),

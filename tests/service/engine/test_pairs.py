@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import kind_of
-from service.engine.pairs import Input, Pair, PairWindow, encode_with, scored
+from service.engine.pairs import Input, Pair, PairInput, encode_with, scored
 from service.engine.pool import EncoderPool
 from service.errors import Overloaded
 from service.model.encoder import Encoded, Encoder, load_encoder
-from service.model.reranker import Reranker
+from service.model.reranker import PairTokens, Reranker
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.service.engine.one_by_one import pool_over
@@ -50,24 +50,24 @@ def pool(encoder: Encoder, reranker: Reranker) -> Iterator[EncoderPool]:
     pool.close()
 
 
-def windows(reranker: Reranker) -> list[PairWindow]:
-    return [PairWindow(tuple(part.input_ids), part.full_length) for part in reranker.windows(TEXTS[0], LONG)]
-
-
 @settings(max_examples=25)
 @given(requests=st.lists(st.lists(st.integers(0, 199), min_size=1, max_size=8), min_size=1, max_size=6))
 async def test_scores_are_bit_identical_in_any_company(
     pool: EncoderPool, encoder: Encoder, reranker: Reranker, requests: list[list[int]]
 ) -> None:
     texts = [*TEXTS, LONG]
-    pairs = [*(Pair(text, other) for text in TEXTS for other in TEXTS[:6]), Pair(LONG, LONG), *windows(reranker)]
+    pairs = [
+        *(Pair(text, other) for text in TEXTS for other in TEXTS[:6]),
+        Pair(LONG, LONG),
+        *reranker.windows(TEXTS[0], LONG),
+    ]
     kinds = [(texts, pairs, [*texts, *pairs])[number % 3] for number in range(len(requests))]
     chosen = [[kind[one % len(kind)] for one in some] for kind, some in zip(kinds, requests, strict=True)]
     batches = await asyncio.gather(*map(pool.encode, chosen))
     for some, batch in zip(chosen, batches, strict=True):
         vectors, scores = iter(batch.embeddings), iter(batch.scores_P1)
         for one in some:
-            if isinstance(one, Pair | PairWindow):
+            if isinstance(one, PairInput):
                 assert np.array_equal(next(scores), scored(reranker, one, True).vector)
             else:
                 assert np.array_equal(next(vectors), encoder.encode(one).vector)
@@ -81,8 +81,8 @@ def test_a_pair_takes_as_long_as_other_pairs_not_as_texts() -> None:
         "pair",
         "long pair",
     ]
-    assert kind_of(PairWindow((1,) * 10, 10)) == "pair"
-    assert kind_of(PairWindow((1,) * 200, 200)) == "long pair"
+    assert kind_of(PairTokens((1,) * 10, 10)) == "pair"
+    assert kind_of(PairTokens((1,) * 200, 200)) == "long pair"
 
 
 async def test_pairs_that_would_take_too_long_are_refused(reranker: Reranker) -> None:

@@ -111,11 +111,11 @@ def test_a_cut_or_missing_file_is_refused(tmp_path: Path, manifest: Manifest) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": 2}, "schema version 2; this service reads 1"),
+        ({"schema_version": 2}, "schema_version: Input should be 1"),
         ({"kind": "decoder"}, "kind"),
         ({"surprise": 1}, "surprise"),
         ({"fingerprint": "00"}, "fingerprint"),
-        ({"dim": 0}, "dim 0"),
+        ({"dim": 0}, "dim: Input should be greater than 0"),
         ({"files": {}}, "does not list"),
     ],
 )

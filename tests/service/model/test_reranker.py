@@ -35,9 +35,9 @@ def reranker(folder: Path) -> Reranker:
     return Reranker.load(folder)
 
 
-def by_hand(folder: Path, ids: list[int]) -> float:
+def by_hand(folder: Path, ids: tuple[int, ...]) -> float:
     (weight,) = (one for one in onnx.load(str(folder / "model.onnx")).graph.initializer if one.name == "weight")
-    token_LD = numpy_helper.to_array(weight)[ids]
+    token_LD = numpy_helper.to_array(weight)[list(ids)]
     end = ids.index(SEP) + 1
     logit = token_LD[:end].mean(axis=0) @ token_LD[end:].mean(axis=0)
     return float(1 / (1 + np.exp(-logit)))
@@ -97,13 +97,8 @@ def test_an_encoders_folder_is_refused(tiny_model: Path) -> None:
 
 
 def test_an_encoder_is_not_loaded_from_a_rerankers_folder(folder: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"is a re-ranker, .* CROSSLET_RERANKER takes it"):
+    with pytest.raises(ArtifactError, match="is a re-ranker, which CROSSLET_RERANKER takes"):
         load_encoder(folder)
-
-
-def test_a_missing_folder_is_named_with_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"none does not exist \(CROSSLET_RERANKER\)"):
-        Reranker.load(tmp_path / "none")
 
 
 def test_other_scores_than_those_of_the_parity_pack_are_refused(copy: Path, tmp_path: Path) -> None:

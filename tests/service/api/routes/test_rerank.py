@@ -128,7 +128,7 @@ def test_the_service_says_which_reranker_it_has(serve: Serve, tiny_reranker: Pat
 def test_an_encoder_is_no_reranker(serve: Serve, tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="CROSSLET_RERANKER takes a re-ranker"):
         serve(reranker=tiny_model)
-    with pytest.raises(ArtifactError, match=r"does not exist \(CROSSLET_RERANKER\): give .* folder, or bundled"):
+    with pytest.raises(ArtifactError, match=r"does not exist \(CROSSLET_RERANKER, or bundled\)"):
         serve(reranker=tmp_path / "nowhere")
 
 
