@@ -37,7 +37,7 @@ from service.documents.store.store import DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
 from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
-from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.corpora.readers import find_pair_file, read_pair_file
 
 QUERIES = 200
 ROUNDS = 3
@@ -262,7 +262,7 @@ def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
     for source in sources:
         for language in languages:
             if path := find_pair_file(folder, source, language):
-                for english, other in read_pairs(path, language, on_bad_line="skip"):
+                for english, other in read_pair_file(path, language, on_bad_line="skip"):
                     found |= {english, other} if "en" in languages else {other}
     return found - {""}
 

@@ -33,7 +33,7 @@ from training.alignment.probe import MAX_LOSS
 from training.alignment.report import write_report
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
-from training.corpora.cleaning.leakage import EvaluationSentences
+from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError, LoadError, TrainingError
 from training.system.files import check_folder
 

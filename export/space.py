@@ -26,7 +26,7 @@ from export.errors import BadRequest
 from service.model.artifact import Manifest, Space
 from service.model.encoder import Encoder, load_encoder
 from service.model.spaces import SpaceMap
-from training.corpora.sources.text_pairs import read_tsv_pairs
+from training.corpora.text_pairs import read_tsv_pairs
 from training.errors import TrainingError
 from training.models.labels import linear_fit
 from training.models.teacher import load_teacher, teacher_identity

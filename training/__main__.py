@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from training.config.parsing import read_yaml
 from training.config.run import RunConfig, load_config
-from training.corpora.sources.fetch import ensure_sources
+from training.corpora.fetch import ensure_sources
 from training.errors import ConfigError, PeerError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
 from training.optimisation.processes import is_main_process, join_processes, on_main_process

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.serving.sentences import SENTENCES
-from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.corpora.readers import find_pair_file, read_pair_file
 
 LANGUAGES = ("en", "de", "es", "fr", "it", "pt", "tr")  # Latin script: the peers' model has tokens for no other
 SHORT_TOKENS = (6, 40)  # one sentence
@@ -76,7 +76,7 @@ def _read_language(folder: Path, sources: Sequence[str], code: str) -> list[tupl
 
 
 def _usable(path: Path, code: str) -> Iterator[tuple[str, str]]:
-    pairs = read_pairs(path, code, on_bad_line="skip")
+    pairs = read_pair_file(path, code, on_bad_line="skip")
     return ((english.strip(), other.strip()) for english, other in pairs if english.strip() and other.strip())
 
 

@@ -14,7 +14,7 @@ import torch
 
 from training.config.run import StudentConfig
 from training.corpora.corpus import Corpus
-from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.corpora.readers import find_pair_file, read_pair_file
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.models.start import assistant_from_base, student_from_assistant
 from training.models.teacher import load_teacher
@@ -55,7 +55,7 @@ def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
         for language in options.languages.split(","):
             path = find_pair_file(options.data / "parallel", folder.name, language)
             if path is not None:
-                found += list(read_pairs(path, language))
+                found += list(read_pair_file(path, language))
     chosen = np.random.default_rng(0).permutation(len(found))[: options.steps * options.batch_size]
     english, other = ([found[index][side] for index in chosen] for side in (0, 1))
     teacher = load_teacher(TEACHER, device=CPU)

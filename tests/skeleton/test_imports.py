@@ -43,8 +43,6 @@ ARROWS = {
     },
     "training.system": set(),
     "training.config": set(),
-    "training.corpora.sources": {"training.config", "training.system"},
-    "training.corpora.cleaning": {"training.config", "training.corpora.sources", "training.system"},
     "training.corpora": {"training.config", "training.system"},
     "training.vocabulary": {"training.config", "training.corpora", "training.system"},
     "training.models": {"training.config", "training.system", "training.vocabulary"},

@@ -24,7 +24,7 @@ from training.ablation.results import Results
 from training.ablation.runner import Trial, describe_plan, plan_trials, train_in_processes, train_trials
 from training.ablation.spec import load_spec, read_cells
 from training.config.parsing import read_yaml
-from training.corpora.sources.fetch import ensure_sources
+from training.corpora.fetch import ensure_sources
 from training.errors import ConfigError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.inputs import check_evaluation, check_machine

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from training.corpora.cleaning.keys import matching_key
-from training.corpora.cleaning.language import MIN_CHARS, LanguageCheck
-from training.corpora.cleaning.leakage import EvaluationSentences
+from training.corpora.keys import matching_key
+from training.corpora.language import MIN_CHARS, LanguageCheck
+from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
 from training.evaluation.lines import LANGUAGE, parse_score
 from training.system.text_files import NOT_UTF8, numbered_lines

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from training.config.run import load_config
-from training.corpora.sources.catalog import load_catalog
-from training.corpora.sources.fetch import ensure_sources, fetch_source, languages_there
+from training.corpora.catalog import load_catalog
+from training.corpora.fetch import ensure_sources, fetch_source, languages_there
 from training.errors import TrainingError
 
 MAX_WIDTH = 34  # of a column

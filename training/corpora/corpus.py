@@ -23,7 +23,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from training.corpora.cleaning.hashes import HashIndex, hash_keys
+from training.corpora.hashes import HashIndex, hash_keys
 from training.errors import CorpusError
 from training.system.arrays import ArrayWriter, map_array
 from training.system.files import write_json_atomically

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from training.config.run import CorpusConfig
-from training.corpora.cleaning.filters import PairFilter
-from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.corpus import Corpus, CorpusWriter
+from training.corpora.filters import PairFilter
+from training.corpora.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.noise import noisy_pairs
-from training.corpora.sources.readers import find_pair_file, read_pairs
-from training.corpora.sources.text_pairs import Pair
+from training.corpora.readers import find_pair_file, read_pair_file
+from training.corpora.text_pairs import Pair
 from training.errors import CorpusError
 from training.system.files import write_json_atomically
 
@@ -88,7 +88,7 @@ def build_corpus(
                 if path is None:
                     continue
                 dropped = report.dropped[source, language] = Counter[str]()
-                lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
+                lines = read_pair_file(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
                 fit_count = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
                 limit = config.sources[source].max_pairs
                 chosen = _sample(fit_count, config.max_pairs if limit is None else limit, generator)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from training.corpora.sources.text_pairs import Pair
+from training.corpora.text_pairs import Pair
 
 LETTERS_PER_ERROR = 24  # at least one error a text
 WORD = re.compile(r"[^\W\d_]{4,}")

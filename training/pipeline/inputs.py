@@ -15,13 +15,12 @@ from pathlib import Path
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from training.alignment.pairs import NAME, PairFile
-from training.alignment.pairs import read_pairs as read_pair_file
+from training.alignment.pairs import NAME, PairFile, read_pairs
 from training.config.run import RunConfig, SourceConfig, stage_key
-from training.corpora.cleaning.keys import matching_key
+from training.corpora.keys import matching_key
 from training.corpora.mix import check_sources
-from training.corpora.sources.readers import find_pair_file, read_pairs
-from training.corpora.sources.text_pairs import Pair
+from training.corpora.readers import find_pair_file, read_pair_file
+from training.corpora.text_pairs import Pair
 from training.errors import ConfigError, CorpusError
 from training.evaluation.report import HELD_OUT, check_sets
 from training.evaluation.sts import DevScore, find_sts
@@ -45,7 +44,7 @@ def read_own_pairs(path: Path, languages: tuple[str, str] | None) -> PairFile:
     """
     if languages is None and not NAME.fullmatch(path.name):
         languages = look_at(path)
-    pairs = read_pair_file(path, languages=languages)
+    pairs = read_pairs(path, languages=languages)
     if "en" not in pairs.languages:
         raise ConfigError(
             f"{path} is {pairs.label}; one column must be English, which the teacher reads (--languages en,de)"
@@ -105,7 +104,7 @@ def hold_out(config: RunConfig, data: Path, folder: Path) -> None:
             pair
             for path in paths
             if path is not None
-            for pair in read_pairs(path, language, on_bad_line=config.corpus.on_bad_line)
+            for pair in read_pair_file(path, language, on_bad_line=config.corpus.on_bad_line)
         )
         chosen = "".join(f"{english}\t{other}\n" for english, other in sample(pairs, seed=config.seed))
         path = folder / "eval" / HELD_OUT / f"en-{language}" / "pairs.tsv"

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from training.config.run import RunConfig, Stage, StageConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan
-from training.corpora.sources.readers import files_of, find_pair_file
+from training.corpora.readers import files_of, find_pair_file
 from training.errors import ConfigError
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.sts import DevScore

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from training.config.run import STAGES, Stage
 from training.corpora.mix import build_corpus
-from training.corpora.sources.readers import mono_texts
+from training.corpora.readers import mono_texts
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.evaluation.vectors import each_text_once

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
-from training.corpora.sources.catalog import load_catalog
 from training.evaluation.report import HELD_OUT_METRIC, MetricScores
 from training.evaluation.sts import find_sts, spread
 from training.pipeline.run import CHECKPOINT, Run

@@ -29,7 +29,7 @@ from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.__main__ import main
 from training.ablation.spec import load_spec, read_cells
 from training.config.run import RunConfig
-from training.corpora.sources.readers import read_tsv_pairs
+from training.corpora.readers import read_tsv_pairs
 from training.models.encoder import parameter_counts
 
 TABLES = Path(__file__).parents[3] / "training/configs/paper-tables.yaml"

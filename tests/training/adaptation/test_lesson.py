@@ -9,7 +9,7 @@ from training.adaptation.job import anchor_of
 from training.adaptation.lesson import KEPT_SHARE, Lesson, Passes, kept_texts, make_lesson, pair_labels
 from training.adaptation.trainer import copy_state, freeze, mover
 from training.alignment.probe import read_probe
-from training.corpora.cleaning.leakage import EvaluationSentences
+from training.corpora.leakage import EvaluationSentences
 
 PAIRS = [(f"A sentence of number {number}.", f"Ein Satz mit Nummer {number}.") for number in range(40)]
 KEPT = ["Das bleibt.", "This stays.", "Ceci reste."]

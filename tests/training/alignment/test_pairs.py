@@ -7,7 +7,7 @@ import pytest
 
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
 from training.alignment.pairs import MIN_PAIRS, check_disjoint, read_pairs, split_pairs
-from training.corpora.cleaning.leakage import EvaluationSentences
+from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
 
 PAIRS = [

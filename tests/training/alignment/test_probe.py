@@ -6,7 +6,7 @@ import pytest
 from service.model.artifact import load_manifest
 from tests.skeleton.project import ROOT
 from training.alignment.probe import embed_probe, losses_of, probe_scores, read_probe
-from training.corpora.cleaning.language import LanguageCheck
+from training.corpora.language import LanguageCheck
 
 
 def test_probe_has_forty_sentences_in_each_bundled_language() -> None:

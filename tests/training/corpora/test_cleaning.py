@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.training.files import write
 from training.config.run import CorpusConfig, SourceConfig
-from training.corpora.cleaning.filters import PairFilter, length_ratio
-from training.corpora.cleaning.hashes import FIRST_SLOTS, HashIndex, hash_keys
-from training.corpora.cleaning.keys import MOST_MARKS, matching_key, matching_words
-from training.corpora.cleaning.language import LanguageCheck
-from training.corpora.cleaning.leakage import SHIPPED, EvaluationSentences, check_no_leakage
+from training.corpora.filters import PairFilter, length_ratio
+from training.corpora.hashes import FIRST_SLOTS, HashIndex, hash_keys
+from training.corpora.keys import MOST_MARKS, matching_key, matching_words
+from training.corpora.language import LanguageCheck
+from training.corpora.leakage import SHIPPED, EvaluationSentences, check_no_leakage
 from training.errors import LeakageError
 
 NONE = EvaluationSentences([])

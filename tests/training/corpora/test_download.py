@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.corpora.sources.download import Patience, download
+from training.corpora.download import Patience, download
 from training.errors import FetchError
 
 BODY = bytes(range(256)) * 4_000  # about a megabyte

@@ -11,12 +11,12 @@ import pytest
 from tests.training.corpora.test_download import EAGER, ScriptedServer, running, server, status, whole
 from tests.training.corpora.test_readers import PAIRS, TMX, TRANSLATION, moses, zipped
 from training.config.run import CorpusConfig, SourceConfig
+from training.corpora import fetch
 from training.corpora.__main__ import main
+from training.corpora.catalog import CatalogEntry, SourceFiles, load_catalog
+from training.corpora.fetch import ensure_sources, fetch_source, languages_there
 from training.corpora.mix import build_corpus
-from training.corpora.sources import fetch
-from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
-from training.corpora.sources.fetch import ensure_sources, fetch_source, languages_there
-from training.corpora.sources.readers import read_pairs
+from training.corpora.readers import read_pair_file
 from training.errors import FetchError
 
 __all__ = ["running", "server"]  # fixtures
@@ -88,10 +88,10 @@ def test_the_same_text_gives_the_same_bytes(catalog: dict[str, CatalogEntry], tm
 
 def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     fetch_source("cards", ["de"], tmp_path, patience=EAGER)
-    assert list(read_pairs(tmp_path / "parallel/cards/en-de.tsv.gz", "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
+    assert list(read_pair_file(tmp_path / "parallel/cards/en-de.tsv.gz", "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
     fetch_source("ted", ["zh_Hant", "fr"], tmp_path, patience=EAGER)
-    assert list(read_pairs(tmp_path / "parallel/ted/en-zh_Hant.tsv.gz", "zh_Hant")) == [("Good day", "日安")]
-    assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
+    assert list(read_pair_file(tmp_path / "parallel/ted/en-zh_Hant.tsv.gz", "zh_Hant")) == [("Good day", "日安")]
+    assert list(read_pair_file(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
 
 
 def test_bad_lines_are_skipped_by_setting_and_logged(
@@ -107,7 +107,7 @@ def test_bad_lines_are_skipped_by_setting_and_logged(
     assert main([*arguments, "--on-bad-line", "skip"]) == 0
     for folder in ("run", "command"):
         path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
-        assert list(read_pairs(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
+        assert list(read_pair_file(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
     assert "cards: skipped 2 lines in de that are not pairs" in caplog.text
 
 
@@ -239,7 +239,7 @@ def test_a_source_may_name_a_dataset(
     monkeypatch.chdir(tmp_path)
     config = CorpusConfig(sources={"books": SourceConfig(dataset="hub/books")}, fetch=True)
     ensure_sources(config, ["de"], tmp_path / "data")
-    assert list(read_pairs(tmp_path / "data/parallel/books/en-de.tsv.gz", "de")) == PAIRS
+    assert list(read_pair_file(tmp_path / "data/parallel/books/en-de.tsv.gz", "de")) == PAIRS
 
 
 # ── the command ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,11 +10,11 @@ import datasets
 import pytest
 
 from tests.training.files import write
-from training.corpora.sources.archives import open_zip, unpack
-from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.readers import files_of, find_pair_file, mono_texts, read_pairs
-from training.corpora.sources.text_pairs import BadLines, read_multiway_pairs, read_tsv_pairs, read_zipped_tsv_pairs
-from training.corpora.sources.tmx import read_tmx_pairs
+from training.corpora.archives import open_zip, unpack
+from training.corpora.hub import read_dataset_pairs
+from training.corpora.readers import files_of, find_pair_file, mono_texts, read_pair_file
+from training.corpora.text_pairs import BadLines, read_multiway_pairs, read_tsv_pairs, read_zipped_tsv_pairs
+from training.corpora.tmx import read_tmx_pairs
 from training.errors import CorpusError
 
 PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
@@ -51,7 +51,7 @@ def put(path: Path, content: bytes) -> Path:
 def pairs_found(folder: Path, source: str, language: str) -> list[tuple[str, str]]:
     path = find_pair_file(folder, source, language)
     assert path is not None
-    return list(read_pairs(path, language))
+    return list(read_pair_file(path, language))
 
 
 # ── TSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -73,7 +73,7 @@ def test_a_line_that_is_no_pair_stops_with_its_place(tmp_path: Path, line: str) 
 def test_a_line_that_is_no_pair_is_skipped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "en-de.tsv", "one", "Good day\tGuten Tag", "a\tb\tc")
     dropped: Counter[str] = Counter()
-    assert list(read_pairs(path, "de", on_bad_line="skip", dropped=dropped)) == [("Good day", "Guten Tag")]
+    assert list(read_pair_file(path, "de", on_bad_line="skip", dropped=dropped)) == [("Good day", "Guten Tag")]
     assert dropped == {"not a pair": 2}
 
 
@@ -97,9 +97,9 @@ def test_a_line_that_is_not_utf8_stops_or_is_skipped(
     content, where, left = BAD[name]
     path = put(tmp_path / name, content)
     with pytest.raises(CorpusError, match=rf"{where} is not valid UTF-8 \(corpus\.on_bad_line: skip "):
-        list(read_pairs(path, "de"))
+        list(read_pair_file(path, "de"))
     dropped: Counter[str] = Counter()
-    assert [english for english, _ in read_pairs(path, "de", on_bad_line="skip", dropped=dropped)] == left
+    assert [english for english, _ in read_pair_file(path, "de", on_bad_line="skip", dropped=dropped)] == left
     assert dropped == {"not UTF-8": 1}
     assert re.search(rf"{where} is not valid UTF-8; skipping this line", caplog.text)
 
@@ -132,7 +132,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path: Path, name: st
         content = gzip.compress(content)
     elif name == "en-de.tmx.zip":
         content = zipped({"all.tmx": content})
-    assert list(read_pairs(put(tmp_path / name, content), "de")) == PAIRS
+    assert list(read_pair_file(put(tmp_path / name, content), "de")) == PAIRS
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
@@ -145,7 +145,7 @@ def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encodin
         ("en-de.txt.zip", zipped({"N.en": content, "N.de": content})),
     ):
         with pytest.raises(CorpusError, match=rf"{name}.* is UTF-16 by its byte-order mark; save it as UTF-8"):
-            list(read_pairs(put(tmp_path / name, packed), "de", on_bad_line="skip"))
+            list(read_pair_file(put(tmp_path / name, packed), "de", on_bad_line="skip"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
@@ -194,13 +194,13 @@ def test_moses_zips_are_read_in_either_order_and_other_codes(
 
 def test_files_beside_the_two_sides_of_a_moses_zip_are_no_sides(tmp_path: Path) -> None:
     content = zipped({"N.de-en.xml": "<x/>", "N.de-en.ids": "1", "N.de-en.en": "Hi\n", "N.de-en.de": "Hallo\n"})
-    assert list(read_pairs(put(tmp_path / "en-de.txt.zip", content), "de")) == [("Hi", "Hallo")]
+    assert list(read_pair_file(put(tmp_path / "en-de.txt.zip", content), "de")) == [("Hi", "Hallo")]
 
 
 def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "en-de.txt.zip", zipped({"N.de-en.en": "Hi\nYes\n", "N.de-en.de": "Hallo\n"}))
     with pytest.raises(CorpusError, match=r"N\.de-en\.de ends before line 2, the other side does not"):
-        list(read_pairs(path, "de"))
+        list(read_pair_file(path, "de"))
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
 )
 def test_a_bad_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes, complaint: str) -> None:
     with pytest.raises(CorpusError, match=complaint):
-        list(read_pairs(put(tmp_path / "en-de.txt.zip", content), "de"))
+        list(read_pair_file(put(tmp_path / "en-de.txt.zip", content), "de"))
 
 
 def test_a_flipped_byte_inside_an_archive_is_found(tmp_path: Path) -> None:
     content = bytearray(zipped({"N.en": "Hi\n" * 50, "N.de": "Ho\n" * 50}, zipfile.ZIP_STORED))
     content[content.index(b"Hi\n") + 60] ^= 1
     with pytest.raises(CorpusError, match=r"is damaged: Bad CRC-32 for file 'N\.en'"):
-        list(read_pairs(put(tmp_path / "en-de.txt.zip", bytes(content)), "de"))
+        list(read_pair_file(put(tmp_path / "en-de.txt.zip", bytes(content)), "de"))
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_tmx_gives_the_units_in_both_languages(tmp_path: Path, name: str) -> N
 
 
 def test_a_tmx_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.corpora.sources.tmx.CHUNK_BYTES", 7)
+    monkeypatch.setattr("training.corpora.tmx.CHUNK_BYTES", 7)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", TMX.encode()), "de")) == PAIRS
 
 

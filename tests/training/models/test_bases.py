@@ -14,7 +14,7 @@ from tests.training.models.bases import FAMILIES, save_family
 from training.__main__ import main
 from training.config.parsing import build
 from training.config.run import RunConfig
-from training.corpora.sources.readers import read_tsv_pairs
+from training.corpora.readers import read_tsv_pairs
 from training.errors import ConfigError
 from training.models.encoder import mean_pool
 from training.pipeline.run import Run

@@ -12,7 +12,7 @@ from training.__main__ import main
 from training.config.run import CorpusConfig, RunConfig, SourceConfig, load_config
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
-from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.corpora.readers import find_pair_file, read_pair_file
 from training.errors import CorpusError, TrainingError
 from training.evaluation.report import evaluate
 from training.pipeline.inputs import (
@@ -51,7 +51,7 @@ def test_a_run_reads_them_as_its_only_source(tmp_path: Path) -> None:
     write_data(pairs, tmp_path / "data")
     found = find_pair_file(tmp_path / "data/parallel", "mine", "de")
     assert found is not None
-    assert list(read_pairs(found, "de")) == pairs.pairs
+    assert list(read_pair_file(found, "de")) == pairs.pairs
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import yaml
 from tests.parallel_text import write_data_folder
 from tests.training.files import write
 from training.config.run import load_config
+from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
-from training.corpora.sources.catalog import load_catalog
 from training.pipeline.summary import (
     calibration_texts,
     data_sources,

@@ -15,7 +15,7 @@ from export.inputs import read_sts, read_texts
 from tests.training.files import write
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import TEXTS, student_base
-from training.corpora.sources.readers import read_pairs
+from training.corpora.readers import read_pair_file
 from training.errors import CorpusError, EvaluationError, TrainingError
 from training.evaluation.lines import read_lines
 from training.models.cross_encoder import load_base
@@ -49,7 +49,7 @@ def test_a_pointer_of_git_lfs_is_named_in_every_format_of_pairs(tmp_path: Path, 
     (tmp_path / name).write_bytes(POINTER)
     path = tmp_path / name.partition("/")[0]
     with pytest.raises(CorpusError, match=f"{name} is a Git LFS pointer"):
-        list(read_pairs(path, "de"))
+        list(read_pair_file(path, "de"))
 
 
 def test_text_about_git_lfs_is_no_pointer(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 from zipfile import ZipFile
 
-from training.corpora.sources.archives import member_lines, open_zip, text_members
+from training.corpora.archives import member_lines, open_zip, text_members
 from training.errors import CorpusError
 from training.system.text_files import NOT_UTF8, Line, numbered_lines
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from training.config.run import CorpusConfig
-from training.corpora.cleaning.hashes import HashIndex, hash_keys
-from training.corpora.cleaning.keys import key_of, matching_words
-from training.corpora.cleaning.leakage import EvaluationSentences
-from training.corpora.sources.text_pairs import Pair
+from training.corpora.hashes import HashIndex, hash_keys
+from training.corpora.keys import key_of, matching_words
+from training.corpora.leakage import EvaluationSentences
+from training.corpora.text_pairs import Pair
 
 # English characters for one character of a language: medians over our corpora; about 1 in other languages
 CHARACTER_WEIGHT = {"zh": 3, "ja": 2, "ko": 2}

@@ -16,12 +16,12 @@ from itertools import chain
 from pathlib import Path
 
 from training.config.run import CorpusConfig
-from training.corpora.sources.archives import unpack
-from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
-from training.corpora.sources.download import Patience, download
-from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.readers import find_pair_file
-from training.corpora.sources.text_pairs import (
+from training.corpora.archives import unpack
+from training.corpora.catalog import CatalogEntry, SourceFiles, load_catalog
+from training.corpora.download import Patience, download
+from training.corpora.hub import read_dataset_pairs
+from training.corpora.readers import find_pair_file
+from training.corpora.text_pairs import (
     BadLine,
     BadLines,
     Pair,
@@ -29,7 +29,7 @@ from training.corpora.sources.text_pairs import (
     read_multiway_pairs,
     read_zipped_tsv_pairs,
 )
-from training.corpora.sources.tmx import read_tmx_pairs
+from training.corpora.tmx import read_tmx_pairs
 from training.errors import CorpusError, FetchError
 from training.system.files import LOCK, files_under, partial, wait_for, write_atomically
 

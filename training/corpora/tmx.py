@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 from xml.parsers import expat
 
-from training.corpora.sources.archives import open_zip, text_members
-from training.corpora.sources.text_pairs import STOP, BadLines, Pair
+from training.corpora.archives import open_zip, text_members
+from training.corpora.text_pairs import STOP, BadLines, Pair
 from training.errors import CorpusError
 from training.system.text_files import MARK, MARKED_UTF8, is_utf16
 

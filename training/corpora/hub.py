@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.corpora.sources.text_pairs import STOP, BadLines, Pair
+from training.corpora.text_pairs import STOP, BadLines, Pair
 from training.errors import CorpusError
 from training.system.text_files import MARK, MARKED_UTF8
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.corpora.cleaning.keys import key_of, matching_words
+from training.corpora.keys import key_of, matching_words
 from training.errors import LeakageError
 from training.system.files import files_under
 from training.system.text_files import text_lines
 
 NEAR_WORDS = 6  # an equal bag of at least this many words counts as a reordered sentence
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 SHIPPED = (PACKAGE / "alignment" / "probe.tsv", PACKAGE / "evaluation" / "bundled")  # evaluation sets of ours
 UNREAD = {".csv", ".json", ".xml"}  # text formats that are not read line by line
 

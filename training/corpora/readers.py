@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.text_pairs import BadLine, BadLines, Pair, read_moses_pairs, read_tsv_pairs
-from training.corpora.sources.tmx import read_tmx_pairs
+from training.corpora.hub import read_dataset_pairs
+from training.corpora.text_pairs import BadLine, BadLines, Pair, read_moses_pairs, read_tsv_pairs
+from training.corpora.tmx import read_tmx_pairs
 from training.errors import CorpusError
 from training.system.files import LfsPointer, files_under, refuse_pointers
 from training.system.text_files import text_lines
@@ -36,7 +36,7 @@ def files_of(path: Path) -> list[Path]:
     return files_under(path) if path.is_dir() else [path]
 
 
-def read_pairs(
+def read_pair_file(
     path: Path, language: str, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None
 ) -> Iterator[Pair]:
     """Read the pairs of what `find_pair_file` found; sides may be empty, except in a TSV.

@@ -1,4 +1,0 @@
-"""Which pairs are kept: filters, language checks, leakage.
-
-Imports `sources`, `config` and `system`.
-"""
