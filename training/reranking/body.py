@@ -28,7 +28,7 @@ from training.vocabulary.pruning import count_pieces, prune_tokenizer
 
 
 def small_body(
-    model: CrossEncoder, tokenizer: PreTrainedTokenizerFast, config: BodyConfig, texts: Sequence[str], *, attention: str
+    model: CrossEncoder, tokenizer: PreTrainedTokenizerFast, config: BodyConfig, texts: Sequence[str]
 ) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
     """A cross-encoder on a part of this one's body, and its tokenizer.
 
@@ -51,7 +51,7 @@ def small_body(
     pad_id, kept = int(new_tokenizer.pad_token_id), torch.from_numpy(kept_ids)
     changes = {"num_hidden_layers": len(config.layers), "vocab_size": len(kept), "pad_token_id": pad_id}
     shape = CrossletConfig(base=shape_of(base, **changes), bottleneck_size=width or config.bottleneck_size)
-    shape._attn_implementation = attention
+    shape._attn_implementation = model.encoder.config._attn_implementation
     encoder = CrossletEncoder(shape)
     copy_body(whole, encoder, config.layers)
     if base.model_type in OFFSET_FAMILIES:  # positions count from the padding id

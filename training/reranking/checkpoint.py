@@ -20,7 +20,6 @@ from training.errors import ConfigError, EvaluationError
 from training.models.cross_encoder import CrossEncoder, load_base
 from training.system.files import refuse_pointers, share, write_json_atomically
 
-KIND = "cross-encoder"
 HEAD, MANIFEST = "head.safetensors", "reranker.json"
 
 
@@ -33,7 +32,7 @@ class RerankerFacts:
     max_length: int
     sep_id: int
     segment_ids: bool
-    kind: str = KIND
+    kind: str = "cross-encoder"
 
 
 def is_cross_encoder(folder: Path) -> bool:

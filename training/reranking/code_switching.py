@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from training.reranking.collection import Texts, evenly_spaced
+from training.reranking.config import CodeSwitchConfig
 from training.reranking.pairs import TextPair
 
 MIN_KNOWN = 0.5  # of a question's words; with fewer it stays as it is
 Split = Callable[[str], list[str]]  # letters without spaces between their words -> the words
+Indices = NDArray[np.int64]
 # Thai to Khmer, kana, Han, Hangul: no spaces between words, or words that take endings
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 # \w lacks combining marks
@@ -67,16 +69,11 @@ class Lexicon:
         pivot = counts.most_common(1)[0][0] if counts else languages[0]
         of_pivot, to_pivot = {}, {}
         for language in languages:
-            pairs = [
-                (sentence[pivot], sentence[language])
-                for sentence in sentences
-                if pivot in sentence and language in sentence
-            ]
-            if language == pivot or not pairs:
-                continue
-            rows = evenly_spaced(len(pairs), MAX_SENTENCES)
-            sides = [[words_in(text, split) for text in pairs[row]] for row in rows]
-            of_pivot[language], to_pivot[language] = word_pairs(sides)
+            both = [sentence for sentence in sentences if pivot in sentence and language in sentence]
+            if language != pivot and both:
+                rows = [both[row] for row in evenly_spaced(len(both), MAX_SENTENCES)]
+                sides = [[words_in(sentence[name], split) for name in (pivot, language)] for sentence in rows]
+                of_pivot[language], to_pivot[language] = word_pairs(sides)
         return cls(pivot, of_pivot, to_pivot, split)
 
 
@@ -94,12 +91,7 @@ def splitter(tokenizer: PreTrainedTokenizerBase) -> Split:
 
 def words_in(text: str, split: Split) -> list[str]:
     """Return the lower-case words of a text."""
-    return [word for run in WORD.findall(text.lower()) for word in pieces_of(run, split)]
-
-
-def pieces_of(run: str, split: Split) -> list[str]:
-    """Return the words of a match of WORD."""
-    return split(run) if UNSPACED.match(run) else [run]
+    return [word for run in WORD.findall(text.lower()) for word in (split(run) if UNSPACED.match(run) else [run])]
 
 
 def word_pairs(sentences: Iterable[Sequence[Sequence[str]]]) -> tuple[dict[str, str], dict[str, str]]:
@@ -110,49 +102,39 @@ def word_pairs(sentences: Iterable[Sequence[Sequence[str]]]) -> tuple[dict[str, 
     kept = [pair for pair in sentences if all(0 < len(side) <= MAX_WORDS for side in pair)]
     if not kept:
         return {}, {}
-    first, second = (_numbered([pair[side] for pair in kept]) for side in (0, 1))
-    rows_C, columns_C, first_C, second_C = _together(first.ids, second.ids)
-    width = len(second.words)
-    pairs_U, index_C, count_U = np.unique(first_C * width + second_C, return_inverse=True, return_counts=True)
-    first_U, second_U = np.divmod(pairs_U, width)
-    there = _model_1(index_C, columns_C, first_U)
-    back = _model_1(index_C, rows_C, second_U)
-    score_U = np.where(count_U >= MIN_COUNT, there * back, 0.0)
+    (words, ids), (other_words, other_ids) = (_numbered([pair[side] for pair in kept]) for side in (0, 1))
+    place_C, other_place_C = _together(ids, other_ids)
+    width = len(other_words)
+    numbers_C = np.concatenate(ids)[place_C] * width + np.concatenate(other_ids)[other_place_C]
+    pairs_U, pair_C, count_U = np.unique(numbers_C, return_inverse=True, return_counts=True)
+    word_U, other_U = np.divmod(pairs_U, width)
+    score_U = _model_1(pair_C, other_place_C, word_U) * _model_1(pair_C, place_C, other_U)
+    score_U = np.where(count_U >= MIN_COUNT, score_U, 0.0)
     entries = np.flatnonzero(score_U >= MIN_SHARE**2)
-    ordered = entries[np.argsort(score_U[entries], kind="stable")]  # the best entry is written last
-    names = [
-        (first.words[one], second.words[other]) for one, other in zip(first_U[ordered], second_U[ordered], strict=True)
-    ]
-    return dict(names), {other: one for one, other in names}
+    entries = entries[np.argsort(score_U[entries], kind="stable")]  # the best entry is written last
+    names = [(words[word_U[entry]], other_words[other_U[entry]]) for entry in entries]
+    return dict(names), {other: word for word, other in names}
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    words: list[str]
-    ids: list[NDArray[np.int64]]
-
-
-def _numbered(sentences: Sequence[Sequence[str]]) -> _Numbered:
+def _numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[Indices]]:
+    """All words, and each sentence's indices into them."""
     number: dict[str, int] = {}
-    ids = [
-        np.array([number.setdefault(word, len(number)) for word in sentence], dtype=np.int64) for sentence in sentences
-    ]
-    return _Numbered(list(number), ids)
+    ids = [np.array([number.setdefault(word, len(number)) for word in words], dtype=np.int64) for words in sentences]
+    return list(number), ids
 
 
-def _together(first: Sequence[NDArray[np.int64]], second: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], ...]:
-    """All pairs of words of a sentence pair: numbers of the place on each side, ids of the word on each side."""
-    sizes_S = np.array([[len(one), len(other)] for one, other in zip(first, second, strict=True)])
-    starts_S = np.cumsum(sizes_S, axis=0) - sizes_S
+def _together(first: Sequence[Indices], second: Sequence[Indices]) -> tuple[Indices, Indices]:
+    """All pairs of words of a sentence pair: the place of each in all of its side's text, (C,) and (C,)."""
     rows, columns = [], []
-    for (rows_count, columns_count), (row, column) in zip(sizes_S.tolist(), starts_S.tolist(), strict=True):
-        rows.append(np.repeat(np.arange(row, row + rows_count), columns_count))
-        columns.append(np.tile(np.arange(column, column + columns_count), rows_count))
-    rows_C, columns_C = np.concatenate(rows), np.concatenate(columns)
-    return rows_C, columns_C, np.concatenate(first)[rows_C], np.concatenate(second)[columns_C]
+    row = column = 0
+    for left, right in zip(first, second, strict=True):
+        rows.append(np.repeat(np.arange(row, row + len(left)), len(right)))
+        columns.append(np.tile(np.arange(column, column + len(right)), len(left)))
+        row, column = row + len(left), column + len(right)
+    return np.concatenate(rows), np.concatenate(columns)
 
 
-def _model_1(pair_C: NDArray[np.int64], place_C: NDArray[np.int64], given_U: NDArray[np.int64]) -> NDArray[np.float64]:
+def _model_1(pair_C: Indices, place_C: Indices, given_U: Indices) -> NDArray[np.float64]:
     """p(word | given word) of each pair of words.
 
     Args: place_C: where the word stands that is explained; the words of the other side share its one count.
@@ -180,12 +162,12 @@ def switched(
         parts.append(text[end : run.start()])
         end = run.end()
         needs_spaces = UNSPACED.match(run[0])
-        for piece in pieces_of(run[0], lexicon.split):
-            translation = lexicon.translation(piece, source, target)
+        for word in lexicon.split(run[0]) if needs_spaces else [run[0]]:
+            translation = lexicon.translation(word, source, target)
             total += 1
             known += translation is not None
             if translation is None or generator.random() >= words:
-                parts.append(piece)
+                parts.append(word)
             else:
                 changed += 1
                 parts.append(f" {translation} " if needs_spaces else translation)
@@ -195,21 +177,9 @@ def switched(
 
 
 def code_switch(
-    pairs: Sequence[TextPair],
-    languages: Sequence[str],
-    lexicon: Lexicon,
-    *,
-    share: float,
-    words: float,
-    foreign: float,
-    seed: int,
+    pairs: Sequence[TextPair], languages: Sequence[str], lexicon: Lexicon, settings: CodeSwitchConfig, *, seed: int
 ) -> list[TextPair]:
-    """As many pairs; a `share` of the questions is in another language, drawn by chance, before all its passages.
-
-    Args:
-        words: of a switched question, the share that is translated where it can be.
-        foreign: of its negatives, the share that becomes passages in the question's new language.
-    """
+    """As many pairs; some of the questions are in another language, drawn by chance, before all their passages."""
     generator = np.random.default_rng((seed, 9))
     passages: dict[str, list[str]] = defaultdict(list)
     answers: dict[int | None, set[str]] = defaultdict(set)  # of a question, in all languages
@@ -218,17 +188,16 @@ def code_switch(
         if pair.label:
             answers[pair.question].add(pair.passage)
     switched_pairs: list[TextPair] = []
-    new: dict[tuple[str, str], tuple[str, str] | None] = {}
+    new: dict[tuple[str, str], tuple[str, str]] = {}  # question and its language -> the same, switched or not
     for pair in pairs:
         key = (pair.query, pair.languages[0])
         if key not in new:
-            new[key] = _drawn(pair, languages, lexicon, share, words, generator)
-        changed = new[key]
-        if changed is not None:
-            query, language = changed
+            new[key] = _drawn(*key, languages, lexicon, settings, generator)
+        if new[key] != key:
+            query, language = new[key]
             pair = replace(pair, query=query, languages=(language, pair.languages[1]))
             others = passages[language]
-            if not pair.label and others and generator.random() < foreign:
+            if not pair.label and others and generator.random() < settings.foreign:
                 passage = others[int(generator.integers(len(others)))]
                 if passage not in answers[pair.question]:
                     pair = replace(pair, passage=passage, languages=(language, language))
@@ -237,18 +206,17 @@ def code_switch(
 
 
 def _drawn(
-    pair: TextPair,
+    query: str,
+    source: str,
     languages: Sequence[str],
     lexicon: Lexicon,
-    share: float,
-    words: float,
+    settings: CodeSwitchConfig,
     generator: np.random.Generator,
-) -> tuple[str, str] | None:
-    """The question in another language, and which; None: it stays."""
-    source = pair.languages[0]
+) -> tuple[str, str]:
+    """The question in another language, and which; or as it is."""
     others = [language for language in languages if language != source]
-    if generator.random() >= share or not others:
-        return None
+    if generator.random() >= settings.share or not others:
+        return query, source
     target = others[int(generator.integers(len(others)))]
-    query = switched(pair.query, source, target, lexicon, words=words, generator=generator)
-    return None if query == pair.query else (query, target)
+    text = switched(query, source, target, lexicon, words=settings.words, generator=generator)
+    return (query, source) if text == query else (text, target)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,11 +27,15 @@ class Collection:
     questions: tuple[Question, ...]
     passages: tuple[Texts, ...]
 
+    def texts(self) -> Iterator[Texts]:
+        """Yield all questions, then all passages."""
+        yield from (question.texts for question in self.questions)
+        yield from self.passages
+
     @property
-    def languages(self) -> tuple[str, ...]:
-        """Return the languages of all questions and passages, sorted."""
-        texts = (*(question.texts for question in self.questions), *self.passages)
-        return tuple(sorted({language for one in texts for language in one}))
+    def languages(self) -> set[str]:
+        """Return the languages of all questions and passages."""
+        return {language for texts in self.texts() for language in texts}
 
     def with_questions(self, questions: Iterable[Question]) -> Collection:
         """Return the same passages with other questions."""
@@ -39,11 +44,7 @@ class Collection:
     def in_all(self, languages: Iterable[str]) -> Collection:
         """Return what is there in all of these languages."""
         wanted = set(languages)
-
-        def is_complete(texts: Texts) -> bool:
-            return wanted <= texts.keys()
-
-        return self.restricted(is_complete)
+        return self.restricted(lambda texts: wanted <= texts.keys())
 
     def restricted(self, fits: Callable[[Texts], bool]) -> Collection:
         """Return the passages and questions that fit, without questions that have no positive left."""
@@ -73,48 +74,45 @@ class CollectionBuilder:
     passages: list[dict[str, str]] = field(default_factory=list)
     _passage_of_key: dict[Hashable, int] = field(default_factory=dict)
     _passage_of_text: dict[tuple[str, str], int] = field(default_factory=dict)
-    _texts: dict[Hashable, dict[str, str]] = field(default_factory=dict)
-    _positives: dict[Hashable, dict[int, None]] = field(default_factory=dict)
-    _candidates: dict[Hashable, dict[int, None]] = field(default_factory=dict)
+    _texts: dict[Hashable, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    _positives: dict[Hashable, dict[int, None]] = field(default_factory=lambda: defaultdict(dict))
+    _candidates: dict[Hashable, dict[int, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def passage(self, texts: Texts, key: Hashable = None) -> int:
         """Return the index of a passage, new or known by its key or by one of its texts."""
-        known = [self._passage_of_text.get(item) for item in texts.items()]
-        by_key = self._passage_of_key.get(key) if key is not None else None
-        index = next((index for index in (by_key, *known) if index is not None and self._agrees(index, texts)), None)
+        known = [self._passage_of_key.get(key), *map(self._passage_of_text.get, texts.items())]
+        index = next((index for index in known if index is not None and self._agrees(index, texts)), None)
         if index is None:
             index = len(self.passages)
             self.passages.append({})
         self.passages[index].update(texts)
         if key is not None:
             self._passage_of_key.setdefault(key, index)
-        for item in texts.items():
-            self._passage_of_text.setdefault(item, index)
+        for language_and_text in texts.items():
+            self._passage_of_text.setdefault(language_and_text, index)
         return index
+
+    def _agrees(self, index: int, texts: Texts) -> bool:
+        return all(self.passages[index].get(language, text) == text for language, text in texts.items())
 
     def question(
         self, key: Hashable, texts: Texts, positives: Iterable[int], candidates: Iterable[int] | None = None
     ) -> None:
         """Add a question, or more languages, positives and candidates of a known one."""
-        positives = list(positives)
-        self._texts.setdefault(key, {}).update(texts)
-        self._positives.setdefault(key, {}).update(dict.fromkeys(positives))
+        answers = dict.fromkeys(positives)
+        self._texts[key].update(texts)
+        self._positives[key].update(answers)
         if candidates is not None:
-            self._candidates.setdefault(key, {}).update(dict.fromkeys([*positives, *candidates]))
+            self._candidates[key].update(dict.fromkeys([*answers, *candidates]))
 
     def build(self) -> Collection:
-        """Return what was collected, in the order in which it came."""
+        """Return what was collected, in the order in which it came; questions without a positive are left out."""
         questions = (
-            Question(texts, tuple(self._positives[key]), tuple(self._candidates[key]) or None)
-            if key in self._candidates
-            else Question(texts, tuple(self._positives[key]))
-            for key, texts in self._texts.items()
-            if self._positives[key]
+            Question(texts, tuple(positives), tuple(self._candidates.get(key, ())) or None)
+            for (key, texts), positives in zip(self._texts.items(), self._positives.values(), strict=True)
+            if positives
         )
         return Collection(tuple(questions), tuple(self.passages))
-
-    def _agrees(self, index: int, texts: Texts) -> bool:
-        return all(self.passages[index].get(language, text) == text for language, text in texts.items())
 
 
 def evenly_spaced(count: int, most: int) -> list[int]:

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from training.config.parsing import ConfigModel, build, read_yaml
 from training.config.run import AboveZero, Beta, Count, Seed, StageConfig
 
-KIND = "reranker"
 MIN_LENGTH = 16  # tokens of a pair
 Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]  # training.reranking.readers
 Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
@@ -160,7 +159,7 @@ class RerankConfig(ConfigModel):
 
 def is_reranker(raw: Any) -> bool:
     """Whether a configuration's plain values are a re-ranker's."""
-    return isinstance(raw, dict) and raw.get("kind") == KIND
+    return isinstance(raw, dict) and raw.get("kind") == "reranker"
 
 
 def load_rerank_config(path: Path) -> RerankConfig:
@@ -168,12 +167,4 @@ def load_rerank_config(path: Path) -> RerankConfig:
 
     Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value cannot be used.
     """
-    return rerank_config(read_yaml(path), where=path.name)
-
-
-def rerank_config(raw: Any, *, where: str) -> RerankConfig:
-    """Return a configuration of plain values.
-
-    Raises: ConfigError: names the key, the value and what it must be.
-    """
-    return build(RerankConfig, raw, where=where)
+    return build(RerankConfig, read_yaml(path), where=path.name)

@@ -1,4 +1,4 @@
-"""What a run trains, validates and is measured on: read from the data folder, without measured text in training.
+"""What a run trains on, validates with and is measured on; no measured text is trained on.
 
 A passage is measured text when it, or one of its longer sentences, is in a measured set: windows of one article differ
 at their ends.
@@ -9,30 +9,22 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from training.corpora.cleaning.leakage import EvaluationSentences
-from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
+from training.corpora.leakage import EvaluationSentences
+from training.corpora.readers import files_of, find_pair_file, read_pair_file
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import LoadModel, Model, load_model, refuse_artifact
-from training.evaluation.vectors import each_text_once
+from training.evaluation.encoders import LoadModel, load_model, refuse_artifact
 from training.models.cross_encoder import load_base
 from training.reranking.code_switching import Lexicon, code_switch, splitter
 from training.reranking.collection import Collection, Texts, evenly_spaced
-from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
-from training.reranking.negatives import (
-    Negatives,
-    aligned_pairs,
-    hard_negatives,
-    joined_negatives,
-    near_negatives,
-    random_negatives,
-)
-from training.reranking.pairs import AlignedPair, Parallel, TextPair, paraphrase_pairs, stages_of
+from training.reranking.config import RerankConfig, SourceConfig
+from training.reranking.negatives import aligned_pairs, find_negatives
+from training.reranking.pairs import AlignedPair, TextPair, paraphrase_pairs, stages_of
 from training.reranking.ranking import RankingSet, mixed_test_set
 from training.reranking.readers import read_collection
 from training.system.files import files_under, fingerprint_files
@@ -43,32 +35,23 @@ MIN_LETTERS = 25  # of a sentence that counts as measured: shorter ones are phra
 
 
 class MeasuredText:
-    """All texts that the run is measured on, as they are and sentence by sentence.
+    """All texts of collections, as they are and sentence by sentence, and further sentences, of an eval/ folder."""
 
-    Args: others: further measured sentences, of an eval/ folder.
-    """
-
-    def __init__(self, texts: Iterable[str], others: EvaluationSentences | None = None) -> None:
-        self._sentences = EvaluationSentences(part for text in texts for part in _parts(text))
-        self._others = others
-
-    def __contains__(self, text: str) -> bool:
-        return any(
-            part in self._sentences or (self._others is not None and part in self._others) for part in _parts(text)
-        )
-
-    @classmethod
-    def of(cls, collections: Iterable[Collection], others: EvaluationSentences | None = None) -> MeasuredText:
-        """Collect the questions and passages of these collections, and other sentences."""
-        return cls((text for collection in collections for text in _texts(collection)), others)
+    def __init__(self, collections: Iterable[Collection], further: EvaluationSentences) -> None:
+        texts = (text for collection in collections for texts in collection.texts() for text in texts.values())
+        self._sets = (EvaluationSentences(part for text in texts for part in _parts(text)), further)
 
     def has(self, texts: Texts) -> bool:
         """Return whether a text is measured in any language."""
-        return any(text in self for text in texts.values())
+        parts = (part for text in texts.values() for part in _parts(text))
+        return any(part in sentences for part in parts for sentences in self._sets)
 
-    def removed_from(self, sentences: Iterable[Texts]) -> list[Texts]:
-        """Return the parallel sentences of which no side is measured."""
-        return [sentence for sentence in sentences if not self.has(sentence)]
+
+def _parts(text: str) -> Iterator[str]:
+    yield text
+    for sentence in SENTENCE_END.split(text):
+        if sentence != text and sum(map(str.isalnum, sentence)) >= MIN_LETTERS:
+            yield sentence
 
 
 @dataclass(frozen=True)
@@ -89,14 +72,6 @@ class RerankData:
                 if name is not None:
                     refuse_artifact(name)
 
-    @cached_property
-    def measured(self) -> MeasuredText:
-        """What must not be trained on: the measured sets of the configuration and all of eval/."""
-        sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
-        evaluation = self.folder / "eval"
-        others = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
-        return MeasuredText.of((self.read(source) for source in sources), others)
-
     def read(self, source: SourceConfig) -> Collection:
         """Read a source; where it is limited, that many of its questions, evenly spaced.
 
@@ -113,45 +88,79 @@ class RerankData:
         return collection.with_questions(collection.questions[row] for row in evenly_spaced(count, source.questions))
 
     @cached_property
+    def measured(self) -> MeasuredText:
+        """What must not be trained on: the measured sets of the configuration and all of eval/."""
+        sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
+        evaluation = self.folder / "eval"
+        further = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
+        return MeasuredText(map(self.read, sources), further)
+
+    @cached_property
+    def _split(self) -> list[tuple[Collection, Collection]]:
+        """Each training source, without measured text: what is trained on, and what is held out."""
+        held_out = 0 if self.config.validation.sources else self.config.validation.questions
+        share = -(-held_out // len(self.config.train))
+        split = []
+        for number, source in enumerate(self.config.train):
+            everything = self.read(source)
+            kept = everything.restricted(lambda texts: not self.measured.has(texts))
+            count = len(kept.questions)
+            dropped = len(everything.questions) - count, len(everything.passages) - len(kept.passages)
+            message = "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d"
+            logger.info(message, source.path, count, len(kept.passages), *dropped)
+            if count <= share:
+                raise CorpusError(
+                    f"{source.path} has {count} questions that are measured nowhere; "
+                    f"validation holds {share} out of it (validation.questions)"
+                )
+            order = np.random.default_rng((self.config.seed, 7, number)).permutation(count)
+            held = set(order[:share].tolist())
+            trained = [question for row, question in enumerate(kept.questions) if row not in held]
+            validated = [question for row, question in enumerate(kept.questions) if row in held]
+            split.append((kept.with_questions(trained), kept.with_questions(validated)))
+        return split
+
+    @cached_property
     def training(self) -> list[Collection]:
         """The screened training sources without what is held out.
 
         Raises: CorpusError: nothing is left of one.
         """
-        return [kept for kept, _ in self._split]
+        return [trained for trained, _ in self._split]
 
     @cached_property
     def validation(self) -> RankingSet:
         """The mixed set that acc@1 is measured on, with a few candidates each."""
-        settings = self.config.validation
-        held_out = [held for _, held in self._split]
+        settings, seed = self.config.validation, self.config.seed
+        held_out = [validated for _, validated in self._split]
         collections = [self.read(source) for source in settings.sources] or held_out
-        sets = [mixed_test_set(collection, self.config.languages, seed=self.config.seed) for collection in collections]
-        share = -(-settings.questions // max(1, len(sets)))
-        few = [full.spread(share).with_candidates(settings.candidates, seed=self.config.seed) for full in sets]
-        ranking_set = joined(few)
+        share = -(-settings.questions // len(collections))
+        ranking_set = RankingSet([], [], [], [])
+        for collection in collections:
+            mixed = mixed_test_set(collection, self.config.languages, seed=seed)
+            ranking_set.extend(mixed.spread(share).with_candidates(settings.candidates, seed=seed))
         if not len(ranking_set):
             raise EvaluationError(f"no validation question is in one of {', '.join(self.config.languages)}")
         return ranking_set
 
     def xpr_stages(self) -> list[list[TextPair]]:
         """The pairs of stage 2, stage after stage, by the run's strategy."""
-        pairs: list[AlignedPair] = []
-        settings, seed = self.config.negatives, self.config.seed
+        config, settings = self.config, self.config.negatives
         encoder = self.load_model(settings.encoder) if "hard" in settings.kind and settings.encoder else None
+        pairs: list[AlignedPair] = []
+        questions = 0
         for collection in self.training:
-            aligned = aligned_pairs(collection, find_negatives(collection, settings, encoder=encoder, seed=seed))
-            first = 1 + max((pair.question for pair in pairs), default=-1)
-            pairs += [replace(pair, question=first + pair.question) for pair in aligned]
-        stages = stages_of(self.config.strategy, pairs, self.config.languages, seed=self.config.seed)
-        empty = [number for number, stage in enumerate(stages) if len(stage) < 2]
+            negatives = find_negatives(collection, settings, encoder=encoder, seed=config.seed)
+            pairs += aligned_pairs(collection, negatives, first=questions)
+            questions += len(collection.questions)
+        stages = stages_of(config.strategy, pairs, config.languages, seed=config.seed)
+        empty = [number for number, stage in enumerate(stages, start=1) if len(stage) < 2]
         if empty:
-            raise CorpusError(f"stage {empty[0] + 1} of {self.config.strategy} has no pair to train on")
-        switch = self.config.code_switch
+            raise CorpusError(f"stage {empty[0]} of {config.strategy} has no pair to train on")
+        switch = config.code_switch
         if switch is None:
             return stages
-        shares = {"share": switch.share, "words": switch.words, "foreign": switch.foreign}
-        return [code_switch(stage, self.config.languages, self.lexicon, seed=seed, **shares) for stage in stages]
+        return [code_switch(stage, config.languages, self.lexicon, switch, seed=config.seed) for stage in stages]
 
     @cached_property
     def lexicon(self) -> Lexicon:
@@ -159,8 +168,7 @@ class RerankData:
 
         Raises: CorpusError: a source is missing. ConfigError: the base cannot be loaded.
         """
-        sources = self.config.code_switch.sources if self.config.code_switch else []
-        sentences = self.measured.removed_from(self.parallel(sources))
+        sentences = self.unmeasured(self.config.code_switch.sources if self.config.code_switch else [])
         _, tokenizer = load_base(self.config.base, attention="eager")
         return Lexicon.of(sentences, self.config.languages, splitter(tokenizer))
 
@@ -172,32 +180,29 @@ class RerankData:
         settings = self.config.xpi
         if settings is None:
             raise ConfigError("the run has no xpi")
-        sentences = self.measured.removed_from(self.parallel(settings.sources))
-        return paraphrase_pairs(
-            Parallel.of(sentences, self.config.languages),
-            self.config.languages,
-            settings.count,
-            seed=self.config.seed,
-            mono_positives=settings.mono_positives,
-            positive_share=settings.positive_share,
-        )
+        sentences = self.unmeasured(settings.sources)
+        return paraphrase_pairs(sentences, self.config.languages, settings, seed=self.config.seed)
 
     def parallel(self, sources: Iterable[str]) -> list[Texts]:
         """Read parallel sentences: the same English in two files is one sentence in three languages."""
-        found: dict[tuple[str, int], dict[str, str]] = {}
+        sentences: dict[tuple[str, int], dict[str, str]] = {}
+        languages = self.config.languages
         for source in sources:
-            paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in self.config.languages}
+            paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in languages}
             if not any(paths.values()):
                 raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
             for language, path in paths.items():
-                for english, other in read_pairs(path, language) if path else ():
+                for english, other in read_pair_file(path, language) if path else ():
                     number = 0  # a second translation of the same English is a sentence of its own
-                    while language in found.get((english, number), {}):
+                    while language in sentences.get((english, number), {}):
                         number += 1
-                    found.setdefault((english, number), {"en": english})[language] = other
-        wanted = set(self.config.languages)
-        kept = ({name: text for name, text in one.items() if name in wanted} for one in found.values())
-        return [one for one in kept if len(one) > 1]
+                    sentences.setdefault((english, number), {"en": english})[language] = other
+        kept = ({name: text for name, text in texts.items() if name in languages} for texts in sentences.values())
+        return [texts for texts in kept if len(texts) > 1]
+
+    def unmeasured(self, sources: Iterable[str]) -> list[Texts]:
+        """Read the parallel sentences of which no side is measured."""
+        return [texts for texts in self.parallel(sources) if not self.measured.has(texts)]
 
     def texts(self) -> list[str]:
         """Return the texts that a smaller vocabulary is made for: questions, their answers, sentences of XPI."""
@@ -207,98 +212,22 @@ class RerankData:
             parts += [question.texts for question in collection.questions]
             parts += [collection.passages[index] for index in answers]
         if self.config.xpi is not None:
-            parts += self.measured.removed_from(self.parallel(self.config.xpi.sources))
-        wanted = set(self.config.languages)
-        return list(dict.fromkeys(text for texts in parts for name, text in texts.items() if name in wanted))
+            parts += self.unmeasured(self.config.xpi.sources)
+        languages = self.config.languages
+        return list(dict.fromkeys(text for texts in parts for name, text in texts.items() if name in languages))
 
     def fingerprint(self) -> str:
         """Identity of all files that the run reads."""
-        settings = self.config
-        measure = settings.measure
-        files = set(files_under(self.folder / "eval")) | set(self._parallel_files())
-        for source in (*settings.train, *settings.validation.sources, *measure.sets, *measure.unseen):
-            path = self.folder / source.path
-            path = path.parent if source.format == "insurance" else path
-            files |= set(files_of(path)) if path.exists() else set(path.parent.glob(f"{path.name}.gz"))
+        config = self.config
+        files = set(files_under(self.folder / "eval"))
+        for settings in filter(None, (config.xpi, config.code_switch)):
+            for source in settings.sources:
+                for language in config.languages:
+                    pair_file = find_pair_file(self.folder / "parallel", source, language)
+                    files |= set(files_of(pair_file) if pair_file else ())
+        for part in (config.train, config.validation.sources, config.measure.sets, config.measure.unseen):
+            for collection in part:
+                path = self.folder / collection.path
+                path = path.parent if collection.format == "insurance" else path
+                files |= set(files_of(path) if path.exists() else path.parent.glob(f"{path.name}.gz"))
         return fingerprint_files(sorted(files), relative_to=self.folder)
-
-    @cached_property
-    def _split(self) -> list[tuple[Collection, Collection]]:
-        """Each training source, without measured text: what is trained on, and what is held out."""
-        held_out = 0 if self.config.validation.sources else self.config.validation.questions
-        share = -(-held_out // len(self.config.train))
-        split = []
-        for number, source in enumerate(self.config.train):
-            everything = self.read(source)
-            kept = everything.restricted(lambda texts: not self.measured.has(texts))
-            dropped = len(everything.questions) - len(kept.questions), len(everything.passages) - len(kept.passages)
-            counts = (len(kept.questions), len(kept.passages), *dropped)
-            logger.info(
-                "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d", source.path, *counts
-            )
-            if len(kept.questions) <= share:
-                raise CorpusError(
-                    f"{source.path} has {len(kept.questions)} questions that are measured nowhere; "
-                    f"validation holds {share} out of it (validation.questions)"
-                )
-            order = np.random.default_rng((self.config.seed, 7, number)).permutation(len(kept.questions))
-            held = set(order[:share].tolist())
-            rows = list(enumerate(kept.questions))
-            split.append(
-                (
-                    kept.with_questions(question for row, question in rows if row not in held),
-                    kept.with_questions(question for row, question in rows if row in held),
-                )
-            )
-        return split
-
-    def _parallel_files(self) -> Iterator[Path]:
-        settings = (self.config.xpi, self.config.code_switch)
-        for source in dict.fromkeys(source for one in settings if one is not None for source in one.sources):
-            for language in self.config.languages:
-                path = find_pair_file(self.folder / "parallel", source, language)
-                yield from files_of(path) if path else ()
-
-
-def find_negatives(collection: Collection, settings: NegativesConfig, *, encoder: Model | None, seed: int) -> Negatives:
-    """The negatives of each question, by chance, by place or by the bi-encoder that the settings name."""
-    near = partial(near_negatives, collection, settings.count, depth=settings.depth, seed=seed)
-    if settings.kind == "near":
-        return near()
-    if settings.kind == "random" or encoder is None:
-        return random_negatives(collection, settings.count, seed=seed)
-    hard = hard_negatives(
-        collection,
-        settings.count,
-        encode_query=each_text_once(encoder.encode_query),
-        encode_passage=each_text_once(encoder.encode_document),
-        depth=settings.depth,
-        seed=seed,
-    )
-    return hard if settings.kind == "hard" else joined_negatives(near(), hard, settings.count)
-
-
-def joined(sets: Iterable[RankingSet]) -> RankingSet:
-    """Join several sets into one; each query keeps its own candidates."""
-    together = RankingSet([], [], [], [])
-    for ranking_set in sets:
-        first = len(together.passages)
-        together.queries.extend(ranking_set.queries)
-        together.passages.extend(ranking_set.passages)
-        together.candidates.extend(row + first for row in ranking_set.candidates)
-        together.positives.extend(frozenset(index + first for index in row) for row in ranking_set.positives)
-    return together
-
-
-def _texts(collection: Collection) -> Iterator[str]:
-    for question in collection.questions:
-        yield from question.texts.values()
-    for passage in collection.passages:
-        yield from passage.values()
-
-
-def _parts(text: str) -> Iterator[str]:
-    yield text
-    for sentence in SENTENCE_END.split(text):
-        if sentence != text and sum(map(str.isalnum, sentence)) >= MIN_LETTERS:
-            yield sentence

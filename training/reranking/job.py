@@ -24,13 +24,13 @@ from training.pipeline.runner import Step, run_alone, run_steps
 from training.pipeline.summary import pairs_seen, training_commit
 from training.reranking.body import small_body
 from training.reranking.checkpoint import load_cross_encoder, save_cross_encoder
-from training.reranking.config import RerankConfig, load_rerank_config
+from training.reranking.config import BodyConfig, RerankConfig, RerankStageConfig, TeachConfig, load_rerank_config
 from training.reranking.data import RerankData
 from training.reranking.ranking import Scorer, measure, sets_of
 from training.reranking.record import write_record
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.reranking.teaching import MODEL, teach
-from training.reranking.trainer import BEST, LAST, train_stage
+from training.reranking.trainer import BEST, FACTS, LAST, train_stage
 from training.system.device import describe_hardware, pick_device
 from training.system.files import write_json_atomically
 
@@ -59,122 +59,121 @@ class RerankRun:
         return ["xpr"] if count == 1 else [f"xpr-{number}" for number in range(1, count + 1)]
 
     def steps(self) -> list[Step]:
-        """xpi to final."""
-        config, xpr = self.config, self.xpr_steps
+        """body to final."""
+        config, shared = self.config, _shared(self.config)
         chain = []
-        before_all = "data"
+        before = "data"
         if config.body is not None:
             shape = {"body": config.body.model_dump(), "xpi_sources": config.xpi.sources if config.xpi else []}
-            chain.append(Step("body", self._body, _shared(config) | shape, ("data",)))
-            before_all = "body"
+            chain.append(Step("body", partial(_make_body, self, config.body), shared | shape, (before,)))
+            before = "body"
         if config.xpi is not None:
             xpi = {"xpi": config.xpi.model_dump()}
-            chain.append(Step("xpi", self._xpi, _shared(config) | xpi, (before_all,)))
-        for number, name in enumerate(xpr):
-            before = xpr[number - 1] if number else "xpi" if config.xpi else None
-            work = partial(self._xpr, number, before)
-            chain.append(Step(name, work, _shared(config) | _xpr(config), (before or before_all,)))
+            chain.append(Step("xpi", partial(_train_xpi, self, config.xpi.stage), shared | xpi, (before,)))
+            before = "xpi"
+        for number, name in enumerate(self.xpr_steps):
+            chain.append(Step(name, partial(_train_xpr, self, number, before), shared | _xpr(config), (before,)))
+            before = name
+        xpr = before
         if config.teach is not None:
-            teach = config.teach.model_dump() | {"encoder": teacher_identity(config.teach.encoder)}
-            chain.append(Step("taught", self._teach, {"teach": teach}, (xpr[-1],)))
-        last = chain[-1].name
-        chain.append(Step("scores", self._score, {"measure": config.measure.model_dump()}, (last,)))
-        return [*chain, Step("final", self._finish, {"name": config.name}, (xpr[-1], "scores"))]
+            teach = {"teach": config.teach.model_dump() | {"encoder": teacher_identity(config.teach.encoder)}}
+            chain.append(Step("taught", partial(_teach, self, config.teach), teach, (before,)))
+            before = "taught"
+        chain.append(Step("scores", partial(_score, self), {"measure": config.measure.model_dump()}, (before,)))
+        return [*chain, Step("final", partial(_finish, self), {"name": config.name}, (xpr, "scores"))]
 
-    def _body(self, folder: Path) -> None:
-        config, body = self.config, self.config.body
-        if body is not None:
-            whole, tokenizer = load_base(config.base, attention=self._attention)
-            model, small = small_body(whole, tokenizer, body, self.data.texts(), attention=self._attention)
-            facts = {"name": config.name, "languages": config.languages, "max_length": config.max_length}
-            save_cross_encoder(model, small, folder, **facts)  # type: ignore[arg-type]
-
-    def _start(self) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
-        """The model before training."""
-        if self.config.body is None:
-            return load_base(self.config.base, attention=self._attention)
-        model, tokenizer, _ = load_cross_encoder(self.out / "body", attention=self._attention)
+    def load(self, checkpoint: str) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
+        """Load a checkpoint of the run, such as xpi/last, or the base."""
+        attention = "eager" if self.device.type == "cpu" else "sdpa"
+        if checkpoint == "base":
+            return load_base(self.config.base, attention=attention)
+        model, tokenizer, _ = load_cross_encoder(self.out / checkpoint, attention=attention)
         return model, tokenizer
 
-    def _xpi(self, folder: Path) -> None:
-        stage = self.config.xpi.stage if self.config.xpi else self.config.xpr
-        model, tokenizer = self._start()
-        pairs, validation = self.data.xpi_pairs(), self.data.validation
-        train_stage(model, tokenizer, pairs, validation, self.config, stage, folder, device=self.device)
-
-    def _xpr(self, number: int, before: str | None, folder: Path) -> None:
-        if before is None:
-            model, tokenizer = self._start()
-        else:
-            weights = LAST if before == "xpi" else BEST
-            model, tokenizer, _ = load_cross_encoder(self.out / before / weights, attention=self._attention)
-        if number == 0:
-            model.reset_head(seed=self.config.seed)  # stage 2 starts with a fresh one
-        pairs, validation = self.data.xpr_stages()[number], self.data.validation
-        train_stage(model, tokenizer, pairs, validation, self.config, self.config.xpr, folder, device=self.device)
-
-    def _teach(self, folder: Path) -> None:
-        teach_config = self.config.teach
-        if teach_config is not None:
-            teach(
-                [pair for stage in self.data.xpr_stages() for pair in stage],
-                self._own_scorer(bf16=True).scores,
-                self.data.validation,
-                teach_config,
-                folder,
-                seed=self.config.seed,
-                checkpoint_minutes=self.config.checkpoint_minutes,
-                device=self.device,
-            )
-
-    def _score(self, folder: Path) -> None:
-        settings = self.config.measure
-        scorers = self._scorers()
-        scores = {}
-        for source in settings.sets:
-            languages = settings.languages or self.config.languages
-            sets = sets_of(self.data.read(source), languages, settings.couples, queries=settings.queries)
-            scores[source.label] = measure(scorers, sets)
-        write_json_atomically(folder / SCORES, scores)
-
-    def _scorers(self) -> dict[str, Scorer]:
-        scorers: dict[str, Scorer] = {RERANKER: self._own_scorer(), BM25: bm25}
-        taught = None if self.config.teach is None else str(self.out / "taught" / MODEL)
-        for name, bi_encoder in ((BI_ENCODER, self.config.measure.bi_encoder), (TAUGHT, taught)):
-            if bi_encoder is not None:
-                encoder = self.data.load_model(bi_encoder)
-                encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
-                scorers[name] = BiEncoderScorer(*encoders)
-        return scorers
-
-    def _own_scorer(self, *, bf16: bool = False) -> CrossEncoderScorer:
+    def scorer(self, *, bf16: bool = False) -> CrossEncoderScorer:
         """The best re-ranker of the last stage."""
-        model, tokenizer, facts = load_cross_encoder(self.out / self.xpr_steps[-1] / BEST, attention=self._attention)
-        return CrossEncoderScorer(model.to(self.device), tokenizer, max_length=facts.max_length, bf16=bf16)
+        model, tokenizer = self.load(f"{self.xpr_steps[-1]}/{BEST}")
+        return CrossEncoderScorer(model.to(self.device), tokenizer, max_length=self.config.max_length, bf16=bf16)
 
-    def _finish(self, folder: Path) -> None:
-        """Both checkpoints with their records, and what the best one scores."""
-        stages = [*(["xpi"] if self.config.xpi else []), *self.xpr_steps]
-        seen = {name: pairs_seen(self.out / name) for name in stages}
-        commit, scores = training_commit(self.out / self.xpr_steps[-1]), read_scores(self.out)
-        for name in (BEST, LAST):
-            shutil.copytree(self.out / self.xpr_steps[-1] / name, folder / name, dirs_exist_ok=True)
-            write_record(
-                folder / name,
-                self.config,
-                self.data,
-                git_commit=commit,
-                pairs_seen=seen,
-                scores=scores if name == BEST else {},
+
+def _shared(config: RerankConfig) -> dict[str, Any]:
+    """What every stage's result depends on: the held-out questions come from the training set."""
+    names = {"languages", "max_length", "seed", "train", "validation"}
+    measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
+    return config.model_dump(include=names) | {"base": teacher_identity(config.base), "measured": measured}
+
+
+def _xpr(config: RerankConfig) -> dict[str, Any]:
+    encoder = config.negatives.encoder
+    negatives = config.negatives.model_dump() | {"encoder": teacher_identity(encoder) if encoder else None}
+    settings = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
+    return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})
+
+
+def _make_body(run: RerankRun, body: BodyConfig, folder: Path) -> None:
+    model, tokenizer = small_body(*run.load("base"), body, run.data.texts())
+    save_cross_encoder(model, tokenizer, folder, **run.config.model_dump(include=FACTS))
+
+
+def _train_xpi(run: RerankRun, stage: RerankStageConfig, folder: Path) -> None:
+    model, tokenizer = run.load("body" if run.config.body else "base")
+    pairs, validation = run.data.xpi_pairs(), run.data.validation
+    train_stage(model, tokenizer, pairs, validation, run.config, stage, folder, device=run.device)
+
+
+def _train_xpr(run: RerankRun, number: int, before: str, folder: Path) -> None:
+    checkpoints = {"data": "base", "body": "body", "xpi": f"xpi/{LAST}"}
+    model, tokenizer = run.load(checkpoints.get(before, f"{before}/{BEST}"))
+    if number == 0:
+        model.reset_head(seed=run.config.seed)  # stage 2 starts with a fresh one
+    pairs, validation = run.data.xpr_stages()[number], run.data.validation
+    train_stage(model, tokenizer, pairs, validation, run.config, run.config.xpr, folder, device=run.device)
+
+
+def _teach(run: RerankRun, settings: TeachConfig, folder: Path) -> None:
+    teach(
+        [pair for stage in run.data.xpr_stages() for pair in stage],
+        run.scorer(bf16=True).scores,
+        run.data.validation,
+        settings,
+        folder,
+        seed=run.config.seed,
+        checkpoint_minutes=run.config.checkpoint_minutes,
+        device=run.device,
+    )
+
+
+def _score(run: RerankRun, folder: Path) -> None:
+    settings = run.config.measure
+    scorers: dict[str, Scorer] = {RERANKER: run.scorer(), BM25: bm25}
+    taught = str(run.out / "taught" / MODEL) if run.config.teach else None
+    for name, bi_encoder in ((BI_ENCODER, settings.bi_encoder), (TAUGHT, taught)):
+        if bi_encoder is not None:
+            encoder = run.data.load_model(bi_encoder)
+            scorers[name] = BiEncoderScorer(
+                each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
             )
-        if self.config.teach is not None:
-            shutil.copytree(self.out / "taught" / MODEL, folder / "bi-encoder", dirs_exist_ok=True)
-        shutil.copyfile(self.out / "scores" / SCORES, folder / SCORES)
-        logger.info("the re-ranker is in %s; %s holds the weights of the end", folder / BEST, folder / LAST)
+    scores = {}
+    for source in settings.sets:
+        languages = settings.languages or run.config.languages
+        sets = sets_of(run.data.read(source), languages, settings.couples, queries=settings.queries)
+        scores[source.label] = measure(scorers, sets)
+    write_json_atomically(folder / SCORES, scores)
 
-    @property
-    def _attention(self) -> str:
-        return "eager" if self.device.type == "cpu" else "sdpa"
+
+def _finish(run: RerankRun, folder: Path) -> None:
+    """Both checkpoints with their records, and what the best one scores."""
+    stages = [*(["xpi"] if run.config.xpi else []), *run.xpr_steps]
+    trained = run.out / stages[-1]
+    seen = {name: pairs_seen(run.out / name) for name in stages}
+    for name, scores in ((BEST, read_scores(run.out)), (LAST, {})):
+        shutil.copytree(trained / name, folder / name, dirs_exist_ok=True)
+        commit = training_commit(trained)
+        write_record(folder / name, run.config, run.data, git_commit=commit, pairs_seen=seen, scores=scores)
+    if run.config.teach is not None:
+        shutil.copytree(run.out / "taught" / MODEL, folder / "bi-encoder", dirs_exist_ok=True)
+    shutil.copyfile(run.out / "scores" / SCORES, folder / SCORES)
+    logger.info("the re-ranker is in %s; %s holds the weights of the end", folder / BEST, folder / LAST)
 
 
 def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
@@ -205,18 +204,3 @@ def read_scores(out: Path) -> dict[str, Any]:
     """Set -> scorer -> metric -> couple -> score, of a finished run."""
     scores: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
     return scores
-
-
-def _shared(config: RerankConfig) -> dict[str, Any]:
-    """What every stage's result depends on: the held-out questions come from the training set."""
-    names = ("languages", "max_length", "seed", "train", "validation")
-    measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
-    values = config.model_dump()
-    return {name: values[name] for name in names} | {"base": teacher_identity(config.base), "measured": measured}
-
-
-def _xpr(config: RerankConfig) -> dict[str, Any]:
-    encoder = config.negatives.encoder
-    negatives = config.negatives.model_dump() | {"encoder": teacher_identity(encoder) if encoder else None}
-    settings = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
-    return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})

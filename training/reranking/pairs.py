@@ -24,7 +24,7 @@ import numpy as np
 
 from training.errors import CorpusError
 from training.reranking.collection import Texts
-from training.reranking.config import MonoPositives, Strategy
+from training.reranking.config import Strategy, XpiConfig
 
 Couple = tuple[str, str]  # languages of query and passage
 T = TypeVar("T")
@@ -40,9 +40,14 @@ class AlignedPair:
     passage: Texts
     is_positive: bool
 
-    def common(self, languages: Sequence[str]) -> tuple[str, ...]:
+    def common(self, languages: Sequence[str]) -> list[str]:
         """Return the languages that both sides are in, in the order given."""
-        return tuple(language for language in languages if language in self.query and language in self.passage)
+        return [language for language in languages if language in self.query and language in self.passage]
+
+    def in_languages(self, couple: Couple) -> TextPair:
+        """Return the pair in these languages."""
+        query, passage = self.query[couple[0]], self.passage[couple[1]]
+        return TextPair(query, passage, couple, float(self.is_positive), self.question)
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,7 @@ def stages_of(
     if strategy == "mixed":
         return [mixed(pairs, languages, seed=seed)]
     by_language = cascade(pairs, languages, seed=seed)
-    return by_language if strategy == "cascade" else [merged(by_language)]
-
-
-def merged(by_language: Sequence[Sequence[TextPair]]) -> list[TextPair]:
-    """Join D_l1, D_l2, ..."""
-    return [pair for stage in by_language for pair in stage]
+    return by_language if strategy == "cascade" else [[pair for stage in by_language for pair in stage]]
 
 
 def cascade(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) -> list[list[TextPair]]:
@@ -89,7 +89,7 @@ def cascade(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int
     for pair in pairs:
         couples = [(language, language) for language in pair.common(languages)]
         for couple in couples or _any_couple(pair, languages, generator):
-            stages[couple[0]].append(text_pair(pair, couple))
+            stages[couple[0]].append(pair.in_languages(couple))
     return list(stages.values())
 
 
@@ -107,34 +107,23 @@ def mixed(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) 
     for pair in pairs:
         common = pair.common(languages)
         if not common:
-            mixed_pairs += [text_pair(pair, couple) for couple in _any_couple(pair, languages, generator)]
+            mixed_pairs += [pair.in_languages(couple) for couple in _any_couple(pair, languages, generator)]
         for number, language in enumerate(common):
-            others = [passage_language for passage_language in common if passage_language != language]
+            others = [translation for translation in common if translation != language]
             stays = not others or number % 2 == int(pair.question in first_half)
-            passage_language = language if stays else others[int(generator.integers(len(others)))]
-            mixed_pairs.append(text_pair(pair, (language, passage_language)))
+            mixed_pairs.append(pair.in_languages((language, language if stays else _drawn(others, generator))))
     return mixed_pairs
-
-
-def text_pair(pair: AlignedPair, couple: Couple) -> TextPair:
-    """Return the pair in these languages."""
-    return TextPair(pair.query[couple[0]], pair.passage[couple[1]], couple, float(pair.is_positive), pair.question)
 
 
 def _any_couple(pair: AlignedPair, languages: Sequence[str], generator: np.random.Generator) -> list[Couple]:
     """Draw a couple of languages for sides that share none; nothing where one side has none of them."""
-    couples = [
-        (query, passage)
-        for query in languages
-        if query in pair.query
-        for passage in languages
-        if passage in pair.passage
-    ]
-    return [couples[int(generator.integers(len(couples)))]] if couples else []
+    queries, passages = ([name for name in languages if name in side] for side in (pair.query, pair.passage))
+    couples = [(query, passage) for query in queries for passage in passages]
+    return [_drawn(couples, generator)] if couples else []
 
 
 @dataclass(frozen=True)
-class Parallel:
+class _Parallel:
     """Parallel sentences, and which of them may be drawn in which languages."""
 
     sentences: Sequence[Texts]
@@ -143,20 +132,16 @@ class Parallel:
     paraphrases: dict[str, list[Couple]]  # language -> two texts that share a translation
 
     @classmethod
-    def of(cls, sentences: Sequence[Texts], languages: Sequence[str]) -> Parallel:
-        """Index sentences by language.
-
-        Raises: CorpusError: a language has fewer than two of them, or none has two languages.
-        """
-        rows = {name: [row for row, one in enumerate(sentences) if name in one] for name in languages}
-        thin = next((name for name, found in rows.items() if len(found) < 2), None)
-        if thin is not None:
-            raise CorpusError(f"XPI needs two sentences at least in {thin}; the parallel text has {len(rows[thin])}")
+    def of(cls, sentences: Sequence[Texts], languages: Sequence[str]) -> _Parallel:
+        rows = {name: [row for row, texts in enumerate(sentences) if name in texts] for name in languages}
+        for language in languages:
+            if (count := len(rows[language])) < 2:
+                raise CorpusError(f"XPI needs two sentences at least in {language}; the parallel text has {count}")
         both = {
-            couple: found
-            for couple in permutations(languages, 2)
-            if (found := [row for row in rows[couple[0]] if couple[1] in sentences[row]])
+            (left, right): [row for row in rows[left] if right in sentences[row]]
+            for left, right in permutations(languages, 2)
         }
+        both = {couple: in_both for couple, in_both in both.items() if in_both}
         if not both:
             raise CorpusError(f"XPI needs parallel text; none has two of {', '.join(languages)}")
         return cls(sentences, rows, both, paraphrases_in(sentences, languages))
@@ -164,74 +149,64 @@ class Parallel:
 
 def paraphrases_in(sentences: Sequence[Texts], languages: Sequence[str]) -> dict[str, list[Couple]]:
     """Pairs of different texts of one language that have the same translation in another; each pair once."""
-    found: dict[str, dict[Couple, None]] = {language: {} for language in languages}
+    paraphrases: dict[str, dict[Couple, None]] = {language: {} for language in languages}
     for language, pivot in permutations(languages, 2):
-        of_translation: dict[str, dict[str, None]] = defaultdict(dict)
-        for one in sentences:
-            if language in one and pivot in one:
-                of_translation[one[pivot]][one[language]] = None
-        for texts in of_translation.values():
-            ordered = sorted(texts)
-            found[language].update(dict.fromkeys(pairwise(ordered)))  # a chain, not all pairs
-    return {language: list(pairs) for language, pairs in found.items()}
+        of_translation: dict[str, set[str]] = defaultdict(set)
+        for texts in sentences:
+            if language in texts and pivot in texts:
+                of_translation[texts[pivot]].add(texts[language])
+        for same in of_translation.values():
+            paraphrases[language].update(dict.fromkeys(pairwise(sorted(same))))  # a chain, not all pairs
+    return {language: list(pairs) for language, pairs in paraphrases.items()}
 
 
 def language_slots(count: int, languages: Sequence[str], couples: Sequence[Couple], *, seed: int) -> list[Couple]:
     """The languages of each of `count` pairs: half of them the same twice, dealt evenly; half a couple by chance."""
     generator = np.random.default_rng((seed, 3))
-    mono = [(languages[index % len(languages)],) * 2 for index in range(count - count // 2)]
+    dealt = [languages[index % len(languages)] for index in range(count - count // 2)]
     drawn = generator.integers(len(couples), size=count // 2).tolist()
-    slots: list[Couple] = [*((one, other) for one, other in mono), *(couples[index] for index in drawn)]
+    slots = [*zip(dealt, dealt, strict=True), *(couples[index] for index in drawn)]
     return [slots[index] for index in generator.permutation(count)]
 
 
 def paraphrase_pairs(
-    parallel: Parallel,
-    languages: Sequence[str],
-    count: int,
-    *,
-    seed: int,
-    mono_positives: MonoPositives = "paraphrases",
-    positive_share: float = 0.5,
+    sentences: Sequence[Texts], languages: Sequence[str], settings: XpiConfig, *, seed: int
 ) -> list[TextPair]:
-    """`count` pairs for XPI.
+    """Pairs for XPI. A language without paraphrases gives negatives alone, as all do by `mono_positives="none"`.
 
-    A language without paraphrases gives negatives alone, as all do by `mono_positives="none"`.
-
-    Args: positive_share: of the pairs of languages that have positives.
+    Raises: CorpusError: a language has fewer than two sentences, none has two languages, or all mean the same.
     """
+    parallel = _Parallel.of(sentences, languages)
     generator = np.random.default_rng((seed, 4))
-    slots = language_slots(count, languages, list(parallel.both), seed=seed)
-    wanted = generator.random(count) < positive_share
+    slots = language_slots(settings.count, languages, list(parallel.both), seed=seed)
+    wanted = generator.random(settings.count) < settings.positive_share
     pairs = []
     for slot, is_positive in zip(slots, wanted.tolist(), strict=True):
-        is_mono = slot[0] == slot[1]
-        can_be_positive = not is_mono or (mono_positives == "paraphrases" and bool(parallel.paraphrases[slot[0]]))
-        draw = _positive if is_positive and can_be_positive else _negative
-        pairs.append(draw(parallel, slot, generator))
+        if slot[0] == slot[1]:
+            is_positive &= settings.mono_positives == "paraphrases" and bool(parallel.paraphrases[slot[0]])
+        pairs.append((_positive if is_positive else _negative)(parallel, slot, generator))
     return pairs
 
 
-def _positive(parallel: Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
+def _positive(parallel: _Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
     if slot[0] == slot[1]:
-        one, other = _drawn(parallel.paraphrases[slot[0]], generator)
+        query, passage = _drawn(parallel.paraphrases[slot[0]], generator)
         if generator.random() < 0.5:
-            one, other = other, one
-        return TextPair(one, other, slot, 1.0)
+            query, passage = passage, query
+        return TextPair(query, passage, slot, 1.0)
     sentence = parallel.sentences[_drawn(parallel.both[slot], generator)]
     return TextPair(sentence[slot[0]], sentence[slot[1]], slot, 1.0)
 
 
-def _negative(parallel: Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
+def _negative(parallel: _Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
     """Two sentences that share no text in any language.
 
     Raises: CorpusError: the drawn ones always do.
     """
     for _ in range(MAX_TRIES):
-        one = parallel.sentences[_drawn(parallel.rows[slot[0]], generator)]
-        other = parallel.sentences[_drawn(parallel.rows[slot[1]], generator)]
-        if not set(one.values()) & set(other.values()):
-            return TextPair(one[slot[0]], other[slot[1]], slot, 0.0)
+        first, second = (parallel.sentences[_drawn(parallel.rows[language], generator)] for language in slot)
+        if not set(first.values()) & set(second.values()):
+            return TextPair(first[slot[0]], second[slot[1]], slot, 0.0)
     raise CorpusError(f"the parallel text in {slot[0]} and {slot[1]} repeats itself: XPI finds no negative in it")
 
 

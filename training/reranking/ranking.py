@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from training.errors import EvaluationError
 from training.evaluation.retrieval import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
-from training.reranking.collection import Collection, Question, Texts, evenly_spaced
+from training.reranking.collection import Collection, Texts, evenly_spaced
 
 logger = logging.getLogger(__name__)
 MIXED = "mixed"
@@ -60,17 +60,21 @@ class RankingSet:
     def __len__(self) -> int:
         return len(self.queries)
 
+    def extend(self, other: RankingSet) -> None:
+        """Append another set; each query keeps its own candidates."""
+        first = len(self.passages)
+        self.queries.extend(other.queries)
+        self.passages.extend(other.passages)
+        self.candidates.extend(row + first for row in other.candidates)
+        self.positives.extend(frozenset(index + first for index in row) for row in other.positives)
+
     def spread(self, queries: int | None) -> RankingSet:
         """Return at most so many queries, evenly spaced; None: all."""
         if queries is None or len(self) <= queries:
             return self
         rows = evenly_spaced(len(self), queries)
-        return replace(
-            self,
-            queries=[self.queries[row] for row in rows],
-            candidates=[self.candidates[row] for row in rows],
-            positives=[self.positives[row] for row in rows],
-        )
+        columns = {name: [getattr(self, name)[row] for row in rows] for name in ("queries", "candidates", "positives")}
+        return replace(self, **columns)
 
     def with_candidates(self, count: int, *, seed: int) -> RankingSet:
         """Return the set with each query's positives, and others drawn by chance up to `count` candidates."""
@@ -119,14 +123,18 @@ def mixed_test_set(collection: Collection, languages: Sequence[str], *, seed: in
 
     A text that lacks its language comes in one that it has; without any it is left out.
     """
+
+    def available(texts: Texts, number: int) -> str | None:
+        return next((language for language in (languages[number], *languages) if language in texts), None)
+
     generator = np.random.default_rng((seed, 2))
-    query_languages = [_tossed(question, languages, generator) for question in collection.questions]
-    dealt = generator.permutation(len(collection.passages)) % len(languages)
-    passage_languages = [
-        _available(passage, languages[deal], languages)
-        for passage, deal in zip(collection.passages, dealt.tolist(), strict=True)
-    ]
-    return RankingSet.of(collection, query_languages, passage_languages)
+    tossed = [int(generator.integers(len(languages))) for _ in collection.questions]
+    dealt = (generator.permutation(len(collection.passages)) % len(languages)).tolist()
+    return RankingSet.of(
+        collection,
+        [available(question.texts, number) for question, number in zip(collection.questions, tossed, strict=True)],
+        [available(passage, number) for passage, number in zip(collection.passages, dealt, strict=True)],
+    )
 
 
 def set_in_languages(collection: Collection, query_language: str, passage_language: str) -> RankingSet:
@@ -150,9 +158,15 @@ def sets_of(
     if len(present) > 1:
         sets[MIXED] = mixed_test_set(collection, present, seed=SEED).spread(queries)
     for couple in couples:
-        query, passage = couple.split("-")
-        sets[couple] = set_in_languages(collection, query, passage).spread(queries)
+        sets[couple] = set_in_languages(collection, *couple.split("-")).spread(queries)
     return {name: ranking_set for name, ranking_set in sets.items() if len(ranking_set)}
+
+
+def couples_in(collection: Collection) -> list[str]:
+    """Return all couples of query and passage languages, in order."""
+    asked = sorted({language for question in collection.questions for language in question.texts})
+    answered = sorted({language for passage in collection.passages for language in passage})
+    return [f"{query}-{passage}" for query, passage in product(asked, answered)]
 
 
 def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> dict[str, MetricScores]:
@@ -164,18 +178,3 @@ def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> di
                 scores[name][metric][label] = value
             logger.info("measured %s: %s, %d queries", name, label, len(ranking_set))
     return scores
-
-
-def couples_in(collection: Collection) -> list[str]:
-    """Return all couples of query and passage languages, in order."""
-    asked = sorted({language for question in collection.questions for language in question.texts})
-    answered = sorted({language for passage in collection.passages for language in passage})
-    return [f"{query}-{passage}" for query, passage in product(asked, answered)]
-
-
-def _tossed(question: Question, languages: Sequence[str], generator: np.random.Generator) -> str | None:
-    return _available(question.texts, languages[int(generator.integers(len(languages)))], languages)
-
-
-def _available(texts: Texts, wanted: str, languages: Sequence[str]) -> str | None:
-    return next((language for language in (wanted, *languages) if language in texts), None)

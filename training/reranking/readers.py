@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from training.corpora.sources.readers import read_pairs
+from training.corpora.readers import read_pair_file
 from training.errors import EvaluationError
 from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_json_lines, read_rows, split_columns
 from training.reranking.collection import Collection, CollectionBuilder
@@ -28,7 +28,6 @@ from training.system.text_files import open_bytes
 SUFFIX = r"\.jsonl?(\.gz)?"
 CONTEXT_AND_QUESTION = re.compile(rf".*context-(?P<passage>{LANGUAGE})-question-(?P<query>{LANGUAGE}){SUFFIX}")  # MLQA
 ONE_LANGUAGE = re.compile(rf"(.*[._-])?(?P<passage>{LANGUAGE}){SUFFIX}")  # xquad.en.json
-PARALLEL = re.compile(rf"en-(?P<other>{LANGUAGE})\.tsv(\.gz)?")
 PASSAGE_LINES = 5  # of parallel text in a row
 UNSPACED = ("zh", "zh_Hant", "ja", "th", "km", "my")  # sentences are joined without a space
 BIPAR = ("queries_full.tsv", "passages_full.tsv", "qrels.tsv")
@@ -42,12 +41,32 @@ def read_collection(path: Path, kind: Format) -> Collection:
 
     Raises: EvaluationError: there is no such file, a line of it is malformed, or it holds no question.
     """
-    if kind != "insurance" and not path.exists() and find_file(path) is None:  # its path names a split, not a file
+    file = find_file(path)
+    if kind != "insurance" and not path.exists() and file is None:  # its path names a split, not a file
         raise EvaluationError(f"there is no {path}")
-    collection = READERS[kind](find_file(path) or path)
+    collection = READERS[kind](file or path)
     if not collection.questions:
         raise EvaluationError(f"{path} holds no question with a passage that answers it")
     return collection
+
+
+def find_collection(folder: Path) -> Collection | None:
+    """Read the collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
+
+    None where there is none.
+
+    Raises: EvaluationError: a malformed line.
+    """
+    is_bipar = all(find_file(folder / name) for name in BIPAR)
+    if is_bipar or (_files_by_language(folder, "queries.") and _files_by_language(folder, "passages.")):
+        return read_tsv(folder)
+    files = [path for path in _json_files(folder) if path.is_file()]
+    lines = [path for path in files if ".jsonl" in path.suffixes]
+    if len(files) == len(lines) == 1:
+        first = read_json_lines(lines[0], ())[0]
+        if "query" in first and ("positive" in first or "positives" in first):
+            return read_jsonl(lines[0])
+    return read_squad(folder) if files and not lines else None
 
 
 def read_jsonl(path: Path) -> Collection:
@@ -57,23 +76,35 @@ def read_jsonl(path: Path) -> Collection:
     """
     layout = "a JSON object with query, positives (or positive) and, where known, negatives, qlang, plang, id"
     rows = list(parse_lines(path, _question_row, layout))
-    queries = {(row.get("id"), _query_language(row), row["query"]) for row in rows}
+    queries = {(row.get("id"), row["qlang"], row["query"]) for row in rows}
     times = Counter((id_, language) for id_, language, _ in queries)
     ambiguous = {id_ for (id_, _), count in times.items() if count > 1}
     builder = CollectionBuilder()
     for row in rows:
-        query_language = _query_language(row)
-        passage_language = row.get("plang") or row.get("language") or query_language
         key = None if row.get("id") in ambiguous else row.get("id")
-        positives = row["positives"]
-        indices = [
-            builder.passage({passage_language: text}, None if key is None else (key, number))
-            for number, text in enumerate(positives)
+        positives = [
+            builder.passage({row["plang"]: text}, None if key is None else (key, number))
+            for number, text in enumerate(row["positives"])
         ]
-        negatives = row.get("negatives")
-        others = None if negatives is None else [builder.passage({passage_language: text}) for text in negatives]
-        builder.question(key or (query_language, row["query"]), {query_language: row["query"]}, indices, others)
+        negatives = None
+        if "negatives" in row:
+            negatives = [builder.passage({row["plang"]: text}) for text in row["negatives"]]
+        builder.question(key or (row["qlang"], row["query"]), {row["qlang"]: row["query"]}, positives, negatives)
     return builder.build()
+
+
+def _question_row(line: str) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict) or not isinstance(row.get("query"), str):
+        raise ValueError("has no query")
+    row.setdefault("positives", [row["positive"]] if "positive" in row else None)
+    for key in ("positives", "negatives"):
+        texts = row.get(key, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"has {key} that are not a list of texts")
+    row["qlang"] = row.get("qlang") or row.get("language") or "und"
+    row["plang"] = row.get("plang") or row.get("language") or row["qlang"]
+    return row
 
 
 def read_squad(path: Path) -> Collection:
@@ -88,12 +119,25 @@ def read_squad(path: Path) -> Collection:
             raise EvaluationError(
                 f"{file} names no language: xquad.zh.json and dev-context-en-question-zh.json are names that do"
             )
-        passage_language = match["passage"]
-        query_language = match.groupdict().get("query") or passage_language
+        query_language = match.groupdict().get("query") or match["passage"]
         for id_, question, context in _squad_rows(file):
-            index = builder.passage({passage_language: context}, id_)
+            index = builder.passage({match["passage"]: context}, id_)
             builder.question(id_, {query_language: question}, [index])
     return builder.build()
+
+
+def _squad_rows(file: Path) -> Iterator[tuple[str, str, str]]:
+    """Id, question and passage; questions without an answer (SQuAD 2.0) are left out."""
+    try:
+        with open_bytes(file) as handle:
+            articles = json.load(handle)["data"]
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    if not question.get("is_impossible"):
+                        yield str(question["id"]), question["question"], paragraph["context"]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise EvaluationError(f"{file} is not of SQuAD's layout: data, paragraphs, context, qas ({exc!r})") from exc
 
 
 def read_mkqa(path: Path) -> Collection:
@@ -111,64 +155,43 @@ def read_mkqa(path: Path) -> Collection:
     return builder.build()
 
 
+def _mkqa_row(line: str) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict) or not all(isinstance(row.get(key), dict) for key in ("queries", "answers")):
+        raise ValueError("lacks queries or answers")
+    if "example_id" not in row:
+        raise ValueError("lacks example_id")
+    return row
+
+
 def read_tsv(folder: Path) -> Collection:
     """Read passages and questions in all languages that the folder has files of."""
+    queries, passages, qrels = (find_file(folder / name) for name in BIPAR)
+    if queries and passages and qrels:
+        return _read_bipar(queries, passages, qrels)
     builder = CollectionBuilder()
-    paths = [find_file(folder / name) for name in BIPAR]
-    if None not in paths:
-        queries, passages, qrels = (path for path in paths if path)
-        index_of = {
-            id_: builder.passage({"en": english, "zh": chinese}, id_)
-            for id_, english, chinese in parse_lines(passages, _bipar_row, BIPAR_ROW)
-        }
-        answers: dict[str, list[int]] = {}
-        for query, passage in read_rows(qrels, "query<TAB>passage"):
-            answers.setdefault(query, []).append(_known(index_of, passage, qrels))
-        for id_, english, chinese in parse_lines(queries, _bipar_row, BIPAR_ROW):
-            builder.question(id_, {"en": english, "zh": chinese}, answers.get(id_, []))
-        return builder.build()
     index_of = {}
-    for language, path in tsv_files(folder, "passages"):
+    for language, path in _files_by_language(folder, "passages."):
         for id_, text in read_rows(path, "passage<TAB>text"):
             index_of[id_] = builder.passage({language: text}, id_)
-    for language, path in tsv_files(folder, "queries"):
+    for language, path in _files_by_language(folder, "queries."):
         for id_, passage, text in read_rows(path, "query<TAB>passage<TAB>text"):
             builder.question(id_, {language: text}, [_known(index_of, passage, path)])
     return builder.build()
 
 
-def read_parallel(folder: Path) -> Collection:
-    """Read questions and passages in English and one other language, of each language in turn.
-
-    A question is a sentence of its passage, the first of the first passage, the second of the second, and so on.
-    """
-    matches = ((PARALLEL.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
-    by_language = [_parallel_rows(path, match["other"]) for match, path in matches if match]
+def _read_bipar(queries: Path, passages: Path, qrels: Path) -> Collection:
     builder = CollectionBuilder()
-    for number, chunks in enumerate(zip_longest(*by_language)):
-        for texts_by_language in filter(None, chunks):
-            passage = {name: ("" if name in UNSPACED else " ").join(texts) for name, texts in texts_by_language.items()}
-            question = {name: texts[number % len(texts)] for name, texts in texts_by_language.items()}
-            builder.question((number, *texts_by_language), question, [builder.passage(passage)])
+    index_of = {
+        id_: builder.passage({"en": english, "zh": chinese}, id_)
+        for id_, english, chinese in parse_lines(passages, _bipar_row, BIPAR_ROW)
+    }
+    answers: dict[str, list[int]] = defaultdict(list)
+    for query, passage in read_rows(qrels, "query<TAB>passage"):
+        answers[query].append(_known(index_of, passage, qrels))
+    for id_, english, chinese in parse_lines(queries, _bipar_row, BIPAR_ROW):
+        builder.question(id_, {"en": english, "zh": chinese}, answers[id_])
     return builder.build()
-
-
-def _parallel_rows(path: Path, other: str) -> Iterator[dict[str, list[str]]]:
-    """A few lines in a row, by language."""
-    pairs = read_pairs(path, other)
-    while chunk := list(islice(pairs, PASSAGE_LINES)):
-        yield {"en": [english for english, _ in chunk], other: [text for _, text in chunk]}
-
-
-def tsv_files(folder: Path, stem: str) -> list[tuple[str, Path]]:
-    """`<stem>.<language>.tsv`, plain or .gz, by language."""
-    name = re.compile(rf"{stem}\.(?P<language>{LANGUAGE})\.tsv(\.gz)?")
-    matches = ((name.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
-    return [(match["language"], path) for match, path in matches if match]
-
-
-def _query_language(row: dict[str, Any]) -> str:
-    return row.get("qlang") or row.get("language") or "und"
 
 
 def _bipar_row(line: str) -> list[str]:
@@ -183,43 +206,26 @@ def _known(index_of: dict[str, int], passage: str, path: Path) -> int:
     return index_of[passage]
 
 
-def _question_row(line: str) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict) or not isinstance(row.get("query"), str):
-        raise ValueError("has no query")
-    row.setdefault("positives", [row["positive"]] if "positive" in row else None)
-    for key in ("positives", "negatives"):
-        texts = row.get(key, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"has {key} that are not a list of texts")
-    return row
+def read_parallel(folder: Path) -> Collection:
+    """Read questions and passages in English and one other language, of each language in turn.
+
+    A question is a sentence of its passage, the first of the first passage, the second of the second, and so on.
+    """
+    by_language = [_chunks(path, language) for language, path in _files_by_language(folder, "en-")]
+    builder = CollectionBuilder()
+    for number, chunks in enumerate(zip_longest(*by_language)):
+        for chunk in filter(None, chunks):
+            passage = {name: ("" if name in UNSPACED else " ").join(texts) for name, texts in chunk.items()}
+            question = {name: texts[number % len(texts)] for name, texts in chunk.items()}
+            builder.question((number, *chunk), question, [builder.passage(passage)])
+    return builder.build()
 
 
-def _mkqa_row(line: str) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict) or not all(isinstance(row.get(key), dict) for key in ("queries", "answers")):
-        raise ValueError("lacks queries or answers")
-    if "example_id" not in row:
-        raise ValueError("lacks example_id")
-    return row
-
-
-def _squad_rows(file: Path) -> Iterator[tuple[str, str, str]]:
-    """Id, question and passage; questions without an answer (SQuAD 2.0) are left out."""
-    try:
-        with open_bytes(file) as handle:
-            articles = json.load(handle)["data"]
-        for article in articles:
-            for paragraph in article["paragraphs"]:
-                for question in paragraph["qas"]:
-                    if not question.get("is_impossible"):
-                        yield str(question["id"]), question["question"], paragraph["context"]
-    except (ValueError, KeyError, TypeError) as exc:
-        raise EvaluationError(f"{file} is not of SQuAD's layout: data, paragraphs, context, qas ({exc!r})") from exc
-
-
-def _json_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if re.fullmatch(rf".+{SUFFIX}", path.name))
+def _chunks(path: Path, language: str) -> Iterator[dict[str, list[str]]]:
+    """A few lines in a row, by language."""
+    pairs = read_pair_file(path, language)
+    while chunk := list(islice(pairs, PASSAGE_LINES)):
+        yield {"en": [english for english, _ in chunk], language: [other for _, other in chunk]}
 
 
 def read_insurance(path: Path) -> Collection:
@@ -237,17 +243,16 @@ def read_insurance(path: Path) -> Collection:
     """
     folder, split = path.parent, path.name
     words = dict(read_rows(_insurance_file(folder, "vocabulary"), "index<TAB>word"))
-    chinese_answers = _insurance_translations(folder / "answers.json")
-    asked = _insurance_translations(folder / f"{split}.json").values()
-    chinese_questions = {_letters(question["en"]): question["zh"] for question in asked}
+    chinese_answers = {label: chinese for label, _, chinese in _translations(folder / "answers.json")}
+    chinese_questions = {_letters(english): chinese for _, english, chinese in _translations(folder / f"{split}.json")}
     builder = CollectionBuilder()
     index_of = {}
-    for label, answer in read_rows(_tokens_or_text(folder, "InsuranceQA.label2answer.{}.encoded"), "label<TAB>answer"):
+    for label, answer in read_rows(_insurance_file(folder, "InsuranceQA.label2answer.{}.encoded"), "label<TAB>answer"):
         texts = {"en": _in_words(answer, words)}
         if label in chinese_answers:
-            texts["zh"] = chinese_answers[label]["zh"]
+            texts["zh"] = chinese_answers[label]
         index_of[label] = builder.passage(texts, label)
-    file = _tokens_or_text(folder, f"InsuranceQA.question.anslabel.{{}}.{POOL}.pool.solr.{split}.encoded")
+    file = _insurance_file(folder, f"InsuranceQA.question.anslabel.{{}}.{POOL}.pool.solr.{split}.encoded")
     for number, (_, question, labels, pool) in enumerate(read_rows(file, POOL_ROW)):
         texts = {"en": _in_words(question, words)}
         if chinese := chinese_questions.get(_letters(texts["en"])):
@@ -260,6 +265,28 @@ def read_insurance(path: Path) -> Collection:
     return builder.build()
 
 
+def _insurance_file(folder: Path, pattern: str) -> Path:
+    """Return the file of tokens, or of raw text."""
+    files = [find_file(folder / pattern.format(kind)) for kind in ("token", "raw")]
+    path = files[0] or files[1]
+    if path is None:
+        raise EvaluationError(f"{folder} has no {pattern.format('raw')}; InsuranceQA v2 is read from its own files")
+    return path
+
+
+def _translations(path: Path) -> list[tuple[str, str, str]]:
+    """Label, English and Chinese of each text; a missing file has none."""
+    file = find_file(path)
+    if file is None:
+        return []
+    try:
+        with open_bytes(file) as handle:
+            rows = json.load(handle)
+        return [(label, str(row["en"]), str(row["zh"])) for label, row in rows.items()]
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise EvaluationError(f"{file} is not an object of objects with en and zh ({exc!r})") from exc
+
+
 def _in_words(text: str, words: dict[str, str]) -> str:
     """Replace indices by their words; raw text stays."""
     return " ".join(words.get(token, token) for token in text.split())
@@ -270,51 +297,14 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def _insurance_translations(path: Path) -> dict[str, dict[str, str]]:
-    file = find_file(path)
-    if file is None:
-        return {}
-    try:
-        with open_bytes(file) as handle:
-            rows = json.load(handle)
-        return {str(label): {"en": str(row["en"]), "zh": str(row["zh"])} for label, row in rows.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise EvaluationError(f"{file} is not an object of objects with en and zh ({exc!r})") from exc
+def _json_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if re.fullmatch(rf".+{SUFFIX}", path.name))
 
 
-def _tokens_or_text(folder: Path, pattern: str) -> Path:
-    """Return the file of tokens, or of raw text."""
-    return find_file(folder / pattern.format("token")) or _insurance_file(folder, pattern.format("raw"))
-
-
-def _insurance_file(folder: Path, name: str) -> Path:
-    path = find_file(folder / name)
-    if path is None:
-        raise EvaluationError(f"{folder} has no {name}; InsuranceQA v2 is read from its own files")
-    return path
-
-
-def find_collection(folder: Path) -> Collection | None:
-    """Read the collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
-
-    None where there is none.
-
-    Raises: EvaluationError: a malformed line.
-    """
-    if all(find_file(folder / name) for name in BIPAR) or (
-        tsv_files(folder, "queries") and tsv_files(folder, "passages")
-    ):
-        return read_tsv(folder)
-    files = sorted(path for path in folder.iterdir() if path.is_file() and re.fullmatch(rf".+{SUFFIX}", path.name))
-    lines = [path for path in files if ".jsonl" in path.suffixes]
-    if len(files) == len(lines) == 1 and _has_questions(lines[0]):
-        return read_jsonl(lines[0])
-    return read_squad(folder) if files and not lines else None
-
-
-def _has_questions(path: Path) -> bool:
-    first = read_json_lines(path, ())[0]
-    return "query" in first and ("positive" in first or "positives" in first)
+def _files_by_language(folder: Path, stem: str) -> list[tuple[str, Path]]:
+    """`<stem><language>.tsv`, plain or .gz."""
+    name = re.compile(rf"{re.escape(stem)}({LANGUAGE})\.tsv(\.gz)?")
+    return [(match[1], path) for path in sorted(folder.iterdir()) if (match := name.fullmatch(path.name))]
 
 
 READERS: dict[Format, Callable[[Path], Collection]] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training.corpora.sources.catalog import load_catalog
+from training.corpora.catalog import load_catalog
 from training.reranking.collection import Collection
 from training.reranking.config import RerankConfig
 from training.reranking.data import RerankData

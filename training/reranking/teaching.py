@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,13 @@ from torch.nn import functional as F
 from training.evaluation.encoders import search_prompts
 from training.losses import margin_mse
 from training.models.teacher import load_teacher
-from training.optimisation.batches import Indices
+from training.optimisation.batches import BatchStream, Indices
 from training.optimisation.loop import Objective, train
 from training.reranking.config import TeachConfig
 from training.reranking.pairs import TextPair
 from training.reranking.ranking import RankingSet, score_ranking
 from training.reranking.scorers import BiEncoderScorer
-from training.reranking.trainer import EpochPlan, batches_of, pairs_to_train
+from training.reranking.trainer import EpochPlan, pairs_to_train
 from training.system.files import share, write_atomically
 
 MODEL = "model"  # in the step's folder: the bi-encoder, a sentence-transformers folder
@@ -77,28 +78,27 @@ class Pupil:
 
     def queries(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._query_prompt + text.strip() for text in texts])
+        return self._vectors(self._query_prompt, texts)
 
     def passages(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._passage_prompt + text.strip() for text in texts])
+        return self._vectors(self._passage_prompt, texts)
 
-    def acc1(self, ranking_set: RankingSet) -> float:
-        """acc@1 x 100."""
-        scorer = BiEncoderScorer(
-            lambda texts: self._encode(self.queries, texts), lambda texts: self._encode(self.passages, texts)
-        )
-        return score_ranking(ranking_set, scorer(ranking_set))["acc@1"]
-
-    @torch.inference_mode()
-    def _encode(self, side: Callable[[Sequence[str]], Tensor], texts: list[str]) -> NDArray[np.float32]:
-        chunks = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-        return np.concatenate([side(chunk).float().cpu().numpy() for chunk in chunks])
-
-    def _vectors(self, texts: list[str]) -> Tensor:
-        features = self.model.preprocess(texts)
+    def _vectors(self, prompt: str, texts: Sequence[str]) -> Tensor:
+        features = self.model.preprocess([prompt + text.strip() for text in texts])
         on_device = {name: value.to(self.model.device) for name, value in features.items() if isinstance(value, Tensor)}
         return F.normalize(self.model(on_device)["sentence_embedding"], dim=-1)
+
+    @torch.inference_mode()
+    def acc1(self, ranking_set: RankingSet) -> float:
+        """acc@1 x 100."""
+        scorer = BiEncoderScorer(partial(_in_batches, self.queries), partial(_in_batches, self.passages))
+        return score_ranking(ranking_set, scorer(ranking_set))["acc@1"]
+
+
+def _in_batches(side: Callable[[Sequence[str]], Tensor], texts: list[str]) -> NDArray[np.float32]:
+    chunks = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    return np.concatenate([side(chunk).float().cpu().numpy() for chunk in chunks])
 
 
 def margin_objective(pupil: Pupil, triples: Sequence[Triple], margin_T: Tensor, *, scale: float) -> Objective:
@@ -144,7 +144,8 @@ def teach(
         write_atomically(folder / MARGINS, lambda path: _save(path, margin_T))
     pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
     length_T = np.array([len(triple.positive) + len(triple.negative) for triple in triples])
-    batches = batches_of(EpochPlan(len(triples), total, seed), lambda rows: length_T[rows], stage.batch_size)
+    plan = EpochPlan(len(triples), total, seed)
+    batches = BatchStream(plan, lambda rows: length_T[rows], stage.batch_size, seed=seed, epoch_pairs=len(triples))
     train(
         margin_objective(pupil, triples, torch.from_numpy(np.load(folder / MARGINS)), scale=config.scale),
         batches,

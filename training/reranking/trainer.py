@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from training.vocabulary.tokens import TokenStore
 
 BEST, LAST = "best", "last"  # subfolders of a stage, each a checkpoint
 SCORE = "acc1.json"  # in a checkpoint: its score on the validation set
+FACTS = {"name", "languages", "max_length"}  # of the configuration, kept in a checkpoint
 
 
 @dataclass(frozen=True)
@@ -62,22 +63,6 @@ def pairs_to_train(stage: RerankStageConfig, count: int) -> int:
     return int(stage.pairs or 2) if stage.epochs is None else max(2, round(stage.epochs * count))
 
 
-def batches_of(plan: EpochPlan, lengths: Callable[[Indices], NDArray[np.int64]], batch_size: int) -> BatchStream:
-    """Return a plan's batches. lengths: tokens or characters of each of the given pairs."""
-    return BatchStream(plan, lengths, batch_size, seed=plan.seed, epoch_pairs=plan.count)
-
-
-def relevance_objective(model: CrossEncoder, store: TokenStore, label_N: Tensor, device: torch.device) -> Objective:
-    """Eqs. (2) and (4) over pairs whose tokens are in `store`."""
-    longest = int(store.lengths.max())
-
-    def losses(batch: Indices) -> dict[str, Tensor]:
-        ids_BL, mask_BL = store.batch(batch.astype(np.int32), max_length=longest)
-        return {"relevance": relevance(model(ids_BL.to(device), mask_BL.to(device)), label_N[batch].to(device))}
-
-    return Objective(model, losses)
-
-
 def train_stage(
     model: CrossEncoder,
     tokenizer: PreTrainedTokenizerFast,
@@ -97,8 +82,13 @@ def train_stage(
     store = pair_tokenizer.store([pair.query for pair in pairs], [pair.passage for pair in pairs])
     label_N = torch.tensor([pair.label for pair in pairs])
     seed = config.seed if stage.seed is None else stage.seed
-    plan = EpochPlan(len(pairs), pairs_to_train(stage, len(pairs)), seed)
-    batches = batches_of(plan, lambda rows: store.lengths_of(rows.astype(np.int32)), stage.batch_size)
+    batches = BatchStream(
+        EpochPlan(len(pairs), pairs_to_train(stage, len(pairs)), seed),
+        lambda rows: store.lengths_of(rows.astype(np.int32)),
+        stage.batch_size,
+        seed=seed,
+        epoch_pairs=len(pairs),
+    )
     if stage.compile and isinstance(model.encoder, CrossletEncoder):
         compile_layers(model.encoder)
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)
@@ -113,6 +103,17 @@ def train_stage(
         validate=keeper,
     )
     keeper.save(folder / LAST, keeper.last_score)
+
+
+def relevance_objective(model: CrossEncoder, store: TokenStore, label_N: Tensor, device: torch.device) -> Objective:
+    """Eqs. (2) and (4) over pairs whose tokens are in `store`."""
+    longest = int(store.lengths.max())
+
+    def losses(batch: Indices) -> dict[str, Tensor]:
+        ids_BL, mask_BL = store.batch(batch.astype(np.int32), max_length=longest)
+        return {"relevance": relevance(model(ids_BL.to(device), mask_BL.to(device)), label_N[batch].to(device))}
+
+    return Objective(model, losses)
 
 
 @dataclass
@@ -131,26 +132,13 @@ class BestKeeper:
         """acc@1 x 100 of the model as it is now."""
         measure = CrossEncoderScorer(self.model, self.tokenizer, max_length=self.config.max_length, bf16=self.bf16)
         self.last_score = score_ranking(self.validation, measure(self.validation))["acc@1"]
-        best = best_score(self.folder)
-        if best is None or self.last_score > best:
+        best = self.folder / BEST / SCORE
+        if not best.is_file() or self.last_score > json.loads(best.read_text(encoding="utf-8"))["acc@1"]:
             self.save(self.folder / BEST, self.last_score)
         return self.last_score
 
     def save(self, folder: Path, score: float) -> None:
         """A checkpoint; its score comes last, so a half-written one counts as none."""
         (folder / SCORE).unlink(missing_ok=True)
-        save_cross_encoder(
-            self.model,
-            self.tokenizer,
-            folder,
-            name=self.config.name,
-            languages=self.config.languages,
-            max_length=self.config.max_length,
-        )
+        save_cross_encoder(self.model, self.tokenizer, folder, **self.config.model_dump(include=FACTS))
         write_json_atomically(folder / SCORE, {"acc@1": score})
-
-
-def best_score(folder: Path) -> float | None:
-    """acc@1 of a stage's best checkpoint so far."""
-    path = folder / BEST / SCORE
-    return float(json.loads(path.read_text(encoding="utf-8"))["acc@1"]) if path.is_file() else None

@@ -31,7 +31,7 @@ def scores(model, tokenizer) -> np.ndarray:
 def test_all_layers_and_used_pieces_score_as_the_whole_body(family: str, tmp_path: Path) -> None:
     whole, tokenizer = load_base(str(save_family(family, tmp_path / "base", TEXTS)), attention="eager")
     config = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000)
-    small, pruned = small_body(whole, tokenizer, config, TEXTS, attention="eager")
+    small, pruned = small_body(whole, tokenizer, config, TEXTS)
     assert len(pruned) <= len(tokenizer)
     small.head.load_state_dict(whole.head.state_dict())
     np.testing.assert_allclose(scores(small, pruned), scores(whole, tokenizer), atol=1e-5)
@@ -41,7 +41,7 @@ def test_a_small_body_keeps_frequent_pieces_and_given_layers(bert: Base) -> None
     whole, tokenizer = bert
     size = len(tokenizer) - 8
     config = BodyConfig(layers=[0, 2], vocab_size=size, bottleneck_size=8)
-    small, pruned = small_body(whole, tokenizer, config, TEXTS, attention="eager")
+    small, pruned = small_body(whole, tokenizer, config, TEXTS)
     assert len(pruned) <= size
     table = small.encoder.get_input_embeddings().table.weight
     assert table.shape == (len(pruned), 8)
@@ -54,10 +54,8 @@ def test_a_small_body_keeps_frequent_pieces_and_given_layers(bert: Base) -> None
 def test_a_bottleneck_of_the_base_is_kept(bert: Base) -> None:
     whole, tokenizer = bert
     narrow = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000, bottleneck_size=8)
-    first, tokenizer = small_body(whole, tokenizer, narrow, TEXTS, attention="eager")
-    again, pruned = small_body(
-        first, tokenizer, BodyConfig(layers=EVERY_LAYER, vocab_size=len(tokenizer) - 4), TEXTS, attention="eager"
-    )
+    first, tokenizer = small_body(whole, tokenizer, narrow, TEXTS)
+    again, pruned = small_body(first, tokenizer, BodyConfig(layers=EVERY_LAYER, vocab_size=len(tokenizer) - 4), TEXTS)
     again.head.load_state_dict(first.head.state_dict())
     assert again.encoder.get_input_embeddings().table.weight.shape == (len(pruned), 8)
     frequent = TEXTS[0].split()[0]
@@ -65,15 +63,13 @@ def test_a_bottleneck_of_the_base_is_kept(bert: Base) -> None:
     expected = CrossEncoderScorer(first, tokenizer, max_length=32).scores(*pairs)
     np.testing.assert_allclose(CrossEncoderScorer(again, pruned, max_length=32).scores(*pairs), expected, atol=1e-5)
     with pytest.raises(ConfigError, match=r"body\.bottleneck_size is 4; the base has a bottleneck of 8"):
-        small_body(
-            first, tokenizer, BodyConfig(layers=[0], vocab_size=300, bottleneck_size=4), TEXTS, attention="eager"
-        )
+        small_body(first, tokenizer, BodyConfig(layers=[0], vocab_size=300, bottleneck_size=4), TEXTS)
 
 
 def test_a_layer_that_is_not_there_and_a_student_are_refused(bert: Base, base: Path) -> None:
     whole, tokenizer = bert
     with pytest.raises(ConfigError, match=r"body\.layers has 9; the base's are 0 to 3"):
-        small_body(whole, tokenizer, BodyConfig(layers=[0, 9], vocab_size=300), TEXTS, attention="eager")
+        small_body(whole, tokenizer, BodyConfig(layers=[0, 9], vocab_size=300), TEXTS)
     student, tokenizer = load_base(str(base), attention="eager")
     with pytest.raises(ConfigError, match="has a recurrent unit"):
-        small_body(student, tokenizer, BodyConfig(layers=[0], vocab_size=300), TEXTS, attention="eager")
+        small_body(student, tokenizer, BodyConfig(layers=[0], vocab_size=300), TEXTS)

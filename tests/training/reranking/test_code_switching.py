@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.vocabularies import wordpiece
 from training.reranking.code_switching import Lexicon, code_switch, splitter, switched, word_pairs, words_in
+from training.reranking.config import CodeSwitchConfig
 from training.reranking.pairs import TextPair
 
 NOUNS = {"dog": "hund", "cat": "katze", "house": "haus", "tree": "baum", "book": "buch", "king": "könig"}
@@ -113,14 +114,18 @@ def pairs_of(count: int) -> list[TextPair]:
     return [*english, *(TextPair("wer", f"text {number}", ("de", "de"), 0.0) for number in range(count))]
 
 
+def in_german_or_english(pairs: list[TextPair], *, share: float, foreign: float, seed: int) -> list[TextPair]:
+    settings = CodeSwitchConfig(sources=[], share=share, words=1.0, foreign=foreign)
+    return code_switch(pairs, ["en", "de"], LEXICON, settings, seed=seed)
+
+
 @given(st.integers(0, 30), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
 def test_counts_labels_and_positives_stay(count: int, share: float, foreign: float, seed: int) -> None:
     before = pairs_of(count)
-    settings = {"share": share, "words": 1.0, "foreign": foreign, "seed": seed}
-    after = code_switch(before, ["en", "de"], LEXICON, **settings)  # type: ignore[arg-type]
+    after = in_german_or_english(before, share=share, foreign=foreign, seed=seed)
     assert [pair.label for pair in after] == [pair.label for pair in before]
     assert [pair.passage for pair in after if pair.label] == [pair.passage for pair in before if pair.label]
-    assert after == code_switch(before, ["en", "de"], LEXICON, **settings)  # type: ignore[arg-type]
+    assert after == in_german_or_english(before, share=share, foreign=foreign, seed=seed)
     queries: dict[str, set[str]] = {}
     for old, new in zip(before, after, strict=True):
         queries.setdefault(old.query, set()).add(new.query)
@@ -135,13 +140,13 @@ def test_a_right_answer_never_becomes_a_wrong_one() -> None:
         TextPair("wer sieht hund", "der hund wird gesehen", ("de", "de"), 1.0, 7),
         *(TextPair("who sees dog", f"wrong {number}", ("en", "en"), 0.0, 7) for number in range(50)),
     ]
-    after = code_switch(before, ["en", "de"], LEXICON, share=1.0, words=1.0, foreign=1.0, seed=0)
+    after = in_german_or_english(before, share=1.0, foreign=1.0, seed=0)
     assert {pair.query for pair in after if not pair.label} == {"wer sieht hund"}
     assert {pair.passage for pair in after if not pair.label} == {f"wrong {number}" for number in range(50)}
 
 
 def test_a_share_of_questions_is_switched_with_its_negatives() -> None:
-    after = code_switch(pairs_of(2_000), ["en", "de"], LEXICON, share=0.5, words=1.0, foreign=0.4, seed=1)
+    after = in_german_or_english(pairs_of(2_000), share=0.5, foreign=0.4, seed=1)
     english = after[:8_000]
     changed = [pair for pair in english if pair.query.startswith("wer sieht hund")]
     assert abs(len(changed) / len(english) - 0.5) < 0.05

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.training.reranking.small import THINGS, settings, translated, write_data
+from training.corpora.leakage import EvaluationSentences
 from training.errors import EvaluationError
 from training.reranking.collection import Collection, Question
-from training.reranking.config import rerank_config
+from training.reranking.config import RerankConfig
 from training.reranking.data import MeasuredText, RerankData
 
 SENTENCE = "The quick brown fox jumps over the lazy dog near the river."
-MEASURED = MeasuredText.of(
-    [Collection((Question({"en": "who jumps over the dog"}, (0,)),), ({"en": f"{SENTENCE} And more follows here."},))]
+MEASURED = MeasuredText(
+    [Collection((Question({"en": "who jumps over the dog"}, (0,)),), ({"en": f"{SENTENCE} And more follows here."},))],
+    EvaluationSentences(["Der Fuchs"]),
 )
 
 
@@ -29,14 +31,15 @@ def test_measured_passages_and_questions_are_dropped() -> None:
     assert found == Collection((Question({"en": "what is free"}, (0,), (0, 1)),), passages[1:])
 
 
-def test_a_sentence_with_a_measured_side_is_dropped() -> None:
-    kept = {"en": "nobody knows", "de": "niemand weiß"}
-    assert MEASURED.removed_from([kept, {"en": SENTENCE, "de": "Der Fuchs"}]) == [kept]
+def test_a_sentence_with_a_measured_side_is_measured() -> None:
+    assert not MEASURED.has({"en": "nobody knows", "de": "niemand weiß"})
+    assert MEASURED.has({"en": SENTENCE, "de": "etwas anderes"})
+    assert MEASURED.has({"en": "something else", "de": "der Fuchs!"})
 
 
 def test_a_limited_source_gives_questions_from_all_over_it(base: Path, data: Path, tmp_path: Path) -> None:
     values = settings(base, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
-    config = rerank_config(values, where="x")
+    config = RerankConfig.model_validate(values)
     found = RerankData(config, data).read(config.train[0])
     whole = RerankData(config, data).read(config.train[0].model_copy(update={"questions": None})).questions
     assert [question.texts for question in found.questions] == [whole[row].texts for row in (0, 4, 8)]
@@ -50,7 +53,7 @@ def test_a_parallel_source_has_only_what_is_in_all_languages(base: Path, tmp_pat
     ]
     (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     values = settings(base, train=[{"path": "qa.jsonl", "parallel": True}])
-    config = rerank_config(values, where="x")
+    config = RerankConfig.model_validate(values)
     found = RerankData(config, tmp_path).read(config.train[0])
     assert [dict(question.texts) for question in found.questions] == [{"en": "why", "xx": "whyo"}]
     assert [dict(passage) for passage in found.passages] == [{"en": "so", "xx": "soo"}]
@@ -60,16 +63,16 @@ def test_measured_text_is_not_trained_on(base: Path, data: Path, tmp_path: Path)
     leaky = {"sets": [{"path": "eval/xset", "format": "tsv"}], "unseen": [{"path": "qa/unseen.jsonl"}]}
     first = (data / "qa/train.jsonl").read_text().splitlines(keepends=True)[:8]  # two questions
     (data / "qa/unseen.jsonl").write_text("".join(first))
-    config = rerank_config(settings(base, measure=leaky), where="x")
+    config = RerankConfig.model_validate(settings(base, measure=leaky))
     found = RerankData(config, data)
     trained = {pair.query for stage in found.xpr_stages() for pair in stage}
     assert "where is the cat today" not in trained
     assert trained
-    assert not any(text in found.measured for text in trained)
+    assert not any(found.measured.has({"en": text}) for text in trained)
 
 
 def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
-    found = RerankData(rerank_config(settings(base), where="x"), data)
+    found = RerankData(RerankConfig.model_validate(settings(base)), data)
     assert len(found.validation) == 3
     assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
 
@@ -81,7 +84,7 @@ def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Pa
     (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
     switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
     plain, switched = (
-        RerankData(rerank_config(settings(base, strategy="merged", **more), where="x"), data)
+        RerankData(RerankConfig.model_validate(settings(base, strategy="merged", **more)), data)
         for more in ({}, {"code_switch": switch})
     )
     other = {"en": "xx", "xx": "en"}
@@ -95,6 +98,6 @@ def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Pa
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path)}
-    config = rerank_config(settings(base, measure=measure), where="x")
+    config = RerankConfig.model_validate(settings(base, measure=measure))
     with pytest.raises(EvaluationError, match=r"is an artifact, .* run training/run\.sh"):
         RerankData(config, tmp_path)

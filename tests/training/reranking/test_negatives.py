@@ -48,7 +48,7 @@ def test_hard_negatives_are_the_nearest_that_do_not_answer() -> None:
     def encode(texts: list[str]) -> np.ndarray:
         return np.array([[np.cos(angle[text]), np.sin(angle[text])] for text in texts], dtype=np.float32)
 
-    (found,) = hard_negatives(collection, 2, encode_query=encode, encode_passage=encode, depth=2, seed=0)
+    (found,) = hard_negatives(collection, 2, encode, encode, depth=2, seed=0)
     assert set(found) == {1, 2}  # p0 answers
 
 
@@ -60,9 +60,7 @@ def test_hard_negatives_share_languages_or_are_candidates() -> None:
         angles = np.array([0.1 * int(text) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
-    found = hard_negatives(
-        Collection(questions, passages), 1, encode_query=encode, encode_passage=encode, depth=1, seed=0
-    )
+    found = hard_negatives(Collection(questions, passages), 1, encode, encode, depth=1, seed=0)
     assert found == [(2,), (0,)]
 
 

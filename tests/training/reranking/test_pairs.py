@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.errors import CorpusError
+from training.reranking.config import XpiConfig
 from training.reranking.pairs import (
     AlignedPair,
-    Parallel,
+    TextPair,
     cascade,
     language_slots,
     mixed,
@@ -93,6 +94,11 @@ def test_cascade_is_one_language_after_the_other() -> None:
 EN_ZH = [{"en": f"en {index}", "zh": f"zh {index // 2}"} for index in range(40)]  # two English share a Chinese one
 
 
+def xpi(count: int, *, seed: int, mono: str = "paraphrases") -> list[TextPair]:
+    settings = XpiConfig(sources=[], count=count, mono_positives=mono)
+    return paraphrase_pairs(EN_ZH, ["en", "zh"], settings, seed=seed)
+
+
 def meaning(text: str) -> tuple[str, int]:
     language, number = text.split()
     return language, int(number) // 2 if language == "en" else int(number)
@@ -110,10 +116,9 @@ def test_the_coin_translates_either_side() -> None:
     assert abs(slots["en", "zh"] - 1_000) < 100  # 4.5 standard deviations of a fair coin
 
 
-@given(st.integers(1, 200), st.integers(0, 99), st.sampled_from(["paraphrases", "none"]))
+@given(st.integers(2, 200), st.integers(0, 99), st.sampled_from(["paraphrases", "none"]))
 def test_positives_mean_the_same_and_negatives_do_not(count: int, seed: int, mono: str) -> None:
-    parallel = Parallel.of(EN_ZH, ["en", "zh"])
-    for pair in paraphrase_pairs(parallel, ["en", "zh"], count, seed=seed, mono_positives=mono):
+    for pair in xpi(count, seed=seed, mono=mono):
         same = meaning(pair.query)[1] == meaning(pair.passage)[1]
         assert (pair.query.split()[0], pair.passage.split()[0]) == pair.languages
         assert pair.query != pair.passage
@@ -121,9 +126,7 @@ def test_positives_mean_the_same_and_negatives_do_not(count: int, seed: int, mon
 
 
 def test_mono_positives_need_the_option_and_a_shared_translation() -> None:
-    parallel = Parallel.of(EN_ZH, ["en", "zh"])
-    with_them = paraphrase_pairs(parallel, ["en", "zh"], 400, seed=1, mono_positives="paraphrases")
-    without = paraphrase_pairs(parallel, ["en", "zh"], 400, seed=1, mono_positives="none")
+    with_them, without = (xpi(400, seed=1, mono=mono) for mono in ("paraphrases", "none"))
     assert {pair.languages for pair in with_them if pair.label and not pair.is_mixed} == {("en", "en")}
     assert not [pair for pair in without if pair.label and not pair.is_mixed]
     assert [pair.languages for pair in without] == [pair.languages for pair in with_them]
@@ -137,4 +140,4 @@ def test_paraphrases_share_a_translation() -> None:
 
 def test_a_language_without_text_is_refused() -> None:
     with pytest.raises(CorpusError, match="two sentences at least in de; the parallel text has 0"):
-        Parallel.of(EN_ZH, ["en", "zh", "de"])
+        paraphrase_pairs(EN_ZH, ["en", "zh", "de"], XpiConfig(sources=[]), seed=1)
