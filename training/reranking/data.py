@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -220,11 +221,10 @@ class RerankData:
         """Identity of all files that the run reads."""
         config = self.config
         files = set(files_under(self.folder / "eval"))
-        for settings in filter(None, (config.xpi, config.code_switch)):
-            for source in settings.sources:
-                for language in config.languages:
-                    pair_file = find_pair_file(self.folder / "parallel", source, language)
-                    files |= set(files_of(pair_file) if pair_file else ())
+        parallel = [source for settings in (config.xpi, config.code_switch) if settings for source in settings.sources]
+        for source, language in product(parallel, config.languages):
+            pair_file = find_pair_file(self.folder / "parallel", source, language)
+            files |= set(files_of(pair_file) if pair_file else ())
         for part in (config.train, config.validation.sources, config.measure.sets, config.measure.unseen):
             for collection in part:
                 path = self.folder / collection.path
