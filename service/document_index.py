@@ -100,7 +100,7 @@ def _select(store: DocumentStore, name: str, settings: Settings, *, read_only: b
         raise unknown(name, [row.name for row in store.catalog.listed()], settings.documents_path)
     if number is None:
         number = store.catalog.create(name, most=settings.max_collections, chunks=settings.chunk is not False)
-    store.select(number)
+    store.number = number
 
 
 @contextmanager

@@ -26,14 +26,13 @@ from service.errors import InvalidInput
 
 MAX_DEPTH = 16
 MAX_TERMS = 1000  # operators plus values
-RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
+COMPARISONS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {  # in SQL, in Python
+    "gt": (">", operator.gt),
+    "gte": (">=", operator.ge),
+    "lt": ("<", operator.lt),
+    "lte": ("<=", operator.le),
 }
-OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
+OPERATORS = ("in", "ne", "exists", *COMPARISONS)
 # Before a query with a condition; its first value is the collection's number.
 FILTERABLE = "WITH filterable AS NOT MATERIALIZED (SELECT key, kind, value, row FROM fields WHERE collection = ?)"
 
@@ -104,15 +103,15 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
 
 def fields_in(filter_: object) -> list[str]:
     """Return the fields that a valid filter tests, in its order; none for None."""
-    found: list[str] = []
+    fields: list[str] = []
     for key, value in filter_.items() if isinstance(filter_, Mapping) else ():
         if key in {"and", "or"} and isinstance(value, list):
-            found += [name for part in value for name in fields_in(part)]
+            fields += [name for part in value for name in fields_in(part)]
         elif key == "not":
-            found += fields_in(value)
+            fields += fields_in(value)
         else:
-            found.append(comparable(str(key)))
-    return found
+            fields.append(comparable(str(key)))
+    return fields
 
 
 def _check_size(filter_: Mapping[str, object]) -> None:
@@ -141,33 +140,31 @@ def _check_size(filter_: Mapping[str, object]) -> None:
 def _all_of(node: object, where: str) -> Condition:
     if not isinstance(node, Mapping) or not node:
         raise InvalidInput(f"{where} must be an object with at least one field or operator")
-    return _join([_one(str(key), value, where) for key, value in node.items()], "AND")
+    return _join([_part(str(key), value, where) for key, value in node.items()], "AND")
 
 
-def _one(key: str, value: object, where: str) -> Condition:
+def _part(key: str, value: object, where: str) -> Condition:
     if key in {"and", "or"}:
         if not isinstance(value, list) or not value:
             raise InvalidInput(f"{where}.{key} must be a list with at least one filter")
-        parts = [_all_of(part, f"{where}.{key}[{number}]") for number, part in enumerate(value)]
-        return _join(parts, key.upper())
+        return _join([_all_of(part, f"{where}.{key}[{at}]") for at, part in enumerate(value)], key.upper())
     if key == "not":
         return _not(_all_of(value, f"{where}.not"))
-    return _field(key, value, where)
+    return _field(comparable(key), field_tests(value, where))
 
 
-def _field(key: str, value: object, where: str) -> Condition:
-    key, tests = comparable(key), field_tests(value, where)
+def _field(key: str, tests: FieldTests) -> Condition:
     parts: list[Condition] = []
     if tests.among is not None:
         parts.append(_equals_any(key, tests.among))
     if tests.bounds:
-        compared = " AND value ".join(f"{RANGE_OPERATORS[name]} ?" for name, _ in tests.bounds)
+        compared = "".join(f" AND value {COMPARISONS[name][0]} ?" for name, _ in tests.bounds)
         (kind, *_), values = zip(*(bound for _, bound in tests.bounds), strict=True)
-        parts.append(_has(key, kind, compared, values))
+        parts.append(_has(key, f"AND kind = ?{compared}", kind, *values))
     if tests.differs_from is not None:
         parts.append(_not(_equals_any(key, [tests.differs_from])))
     if tests.exists is not None:
-        parts.append(_is_there(key) if tests.exists else _not(_is_there(key)))
+        parts.append(_has(key) if tests.exists else _not(_has(key)))
     return _join(parts, "AND")
 
 
@@ -178,20 +175,22 @@ def field_tests(value: object, where: str = "filter") -> FieldTests:
     """
     if not isinstance(value, Mapping):
         return FieldTests(among=(_scalar(value, where),))
-    if not value or not value.keys() <= RANGE_OPERATORS.keys() | {"in", "ne", "exists"}:
-        raise InvalidInput(f"{where}: a field's operators must be at least one of {OPERATORS}, and no others")
+    if not value or not value.keys() <= {*OPERATORS}:
+        raise InvalidInput(
+            f"{where}: a field's operators must be at least one of {', '.join(OPERATORS)}, and no others"
+        )
     among: tuple[Scalar, ...] | None = None
     if "in" in value:
         if not isinstance(value["in"], list) or not value["in"]:
             raise InvalidInput(f"{where}: 'in' takes a list with at least one value")
-        among = tuple(_scalar(one, where) for one in value["in"])
+        among = tuple(_scalar(element, where) for element in value["in"])
     differs_from = _scalar(value["ne"], where) if "ne" in value else None
     exists = value.get("exists")
     if "exists" in value and not isinstance(exists, bool):
         raise InvalidInput(f"{where}: 'exists' takes true or false")
-    bounds = _bounds({str(name): bound for name, bound in value.items() if name in RANGE_OPERATORS}, where)
+    bounds = _bounds({str(name): bound for name, bound in value.items() if name in COMPARISONS}, where)
     if among is not None:
-        among = tuple(one for one in among if all(_is_within(one, *bound) for bound in bounds))
+        among = tuple(element for element in among if all(_is_within(element, *bound) for bound in bounds))
         bounds = ()
     return FieldTests(among, bounds, differs_from, exists)
 
@@ -214,8 +213,8 @@ def _bounds(given: Mapping[str, object], where: str) -> tuple[tuple[str, Scalar]
 
 
 def _is_within(element: Scalar, name: str, bound: Scalar) -> bool:
-    (kind, value), (wanted, limit) = element, bound
-    return kind == wanted and COMPARISONS[name](value, limit)
+    _, compare = COMPARISONS[name]
+    return element[0] == bound[0] and compare(element[1], bound[1])
 
 
 def _scalar(value: object, where: str) -> Scalar:
@@ -234,29 +233,18 @@ def _equals_any(key: str, scalars: Sequence[Scalar]) -> Condition:
     by_kind: dict[str, list[SqlValue]] = {}
     for kind, value in scalars:
         by_kind.setdefault(kind, []).append(value)
-    parts = [Condition("(0)")] if not by_kind else []  # nothing is left of them: no document
+    parts = [Condition("(0)")] if not by_kind else []  # no value is left: no document matches
     for kind, values in by_kind.items():
-        if kind == "null":
-            parts.append(_is_null(key))
+        if kind == "null":  # absent, null, or a list with a null
+            parts += [_not(_has(key)), _has(key, "AND kind = 'null'")]
         else:
-            marks = ", ".join("?" * len(values))
-            parts.append(_has(key, kind, f"IN ({marks})", tuple(values)))
+            parts.append(_has(key, f"AND kind = ? AND value IN ({', '.join('?' * len(values))})", kind, *values))
     return _join(parts, "OR")
 
 
-def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condition:
-    sql = f"(row IN (SELECT row FROM filterable WHERE key = ? AND kind = ? AND value {test}))"  # noqa: S608 - no user text
-    return Condition(sql, (key, kind, *values))
-
-
-def _is_there(key: str) -> Condition:
-    return Condition("(row IN (SELECT row FROM filterable WHERE key = ?))", (key,))
-
-
-def _is_null(key: str) -> Condition:
-    """The condition that a field is absent, null, or a list with a null."""
-    null = Condition("(row IN (SELECT row FROM filterable WHERE key = ? AND kind = 'null'))", (key,))
-    return _join([_not(_is_there(key)), null], "OR")
+def _has(key: str, tests: str = "", *values: SqlValue) -> Condition:
+    """Return the condition that a field has an element that passes the tests."""
+    return Condition(f"(row IN (SELECT row FROM filterable WHERE key = ? {tests}))", (key, *values))  # noqa: S608 - no user text
 
 
 def _not(condition: Condition) -> Condition:
@@ -311,26 +299,27 @@ def fields_of(metadata: Mapping[str, object]) -> dict[str, set[Scalar]]:
     give the same path, the one with the longer first key wins, then the longer second: the key `a.b` takes precedence
     over `b` in `a`.
     """
-    found: dict[str, set[Scalar]] = {}
+    scalars_at: dict[str, set[Scalar]] = {}
     waiting: list[tuple[str, list[Mapping[str, object]]]] = [("", [metadata])]
     while waiting:
         prefix, objects = waiting.pop()
         elements_at: dict[str, list[object]] = {}
-        for one in objects:
-            for key, value in one.items():
+        for object_ in objects:
+            for key, value in object_.items():
                 elements = value if isinstance(value, list) else [value]
                 elements_at.setdefault(comparable(key), []).extend(elements)
         for key, elements in sorted(elements_at.items(), key=lambda item: len(item[0])):  # the longest is popped first
-            kinds = {stored_kind(element) or OTHER for element in elements}
-            found.setdefault(prefix + key, kinds or {OTHER})  # an empty list exists, too
+            scalars = {stored_kind(element) or OTHER for element in elements}
+            scalars_at.setdefault(prefix + key, scalars or {OTHER})  # an empty list exists, too
             inner: list[Mapping[str, object]] = [element for element in elements if isinstance(element, dict)]
             if inner:
                 waiting.append((f"{prefix}{key}.", inner))
-    return found
+    return scalars_at
 
 
-def add_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
-    """Insert what filters test of a document's metadata."""
+def replace_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
+    """Store what filters test of a document's metadata."""
+    connection.execute("DELETE FROM fields WHERE row = ?", (row,))
     connection.executemany(
         "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
         ((collection, path, *scalar, row) for path, scalars in fields_of(metadata).items() for scalar in scalars),
@@ -365,9 +354,9 @@ def count_values(
     # The question mark of FILTERABLE is ?1; those of the condition, and the last one, follow ?3.
     query = f"{FILTERABLE} SELECT kind, value, documents FROM ({counts}) ORDER BY documents DESC, kind, value LIMIT ?"  # noqa: S608
     values = (collection, field, MAX_VALUE_BYTES, *tested, most_values + 1)  # one more: shows if there are others
-    found = reader.execute(query, values).fetchall()
-    counted = {_spelled(kind, value): count for kind, value, count in found[:most_values]}
-    return Facet(counted, is_cut=len(found) > most_values)
+    counts_by_value = reader.execute(query, values).fetchall()
+    counted = {_spelled(kind, value): count for kind, value, count in counts_by_value[:most_values]}
+    return Facet(counted, is_cut=len(counts_by_value) > most_values)
 
 
 def _spelled(kind: str, value: SqlValue) -> str:

@@ -116,7 +116,7 @@ def restore(
             copy.replace(store)
             flush(store.parent)
             summary = StoreSummary.of(store)
-            acknowledged.write(summary.revision)
+            acknowledged.record(summary.revision)
         return summary
     except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"document store {store} cannot be restored ({exc})") from exc

@@ -31,11 +31,6 @@ class KeywordHits:
     rows: Rows
     scores: npt.NDArray[np.float64]
 
-    @classmethod
-    def none(cls) -> "KeywordHits":
-        """No document has a term."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.float64))
-
 
 class KeywordIndex:
     """The keywords of one collection, in its store, over the given connection."""
@@ -53,7 +48,7 @@ class KeywordIndex:
     @property
     def is_temporary(self) -> bool:
         """Whether this connection has the table in memory, in place of the store's."""
-        return bool(self._one("SELECT count(*) FROM temp.sqlite_schema WHERE name = ?", self.table))
+        return bool(self._number("SELECT count(*) FROM temp.sqlite_schema WHERE name = ?", self.table))
 
     def remake(self) -> None:
         """Rebuild the table, even if it is damaged."""
@@ -64,27 +59,26 @@ class KeywordIndex:
     def add(self, row: int, text: str) -> None:
         """Add a document that the table lacks."""
         insert = f"INSERT INTO {self.table} (rowid, terms) VALUES (?, ?)"  # noqa: S608 - a number of ours
-        self._connection.execute(insert, (row, _joined(text)))
+        self._connection.execute(insert, (row, " ".join(document_terms(text))))
 
     def remove(self, row: int, text: str) -> None:
         """Remove a document. text: exactly what it was added with."""
         delete = f"INSERT INTO {self.table} ({self.table}, rowid, terms) VALUES ('delete', ?, ?)"  # noqa: S608
-        self._connection.execute(delete, (row, _joined(text)))
+        self._connection.execute(delete, (row, " ".join(document_terms(text))))
 
     def fill(self) -> None:
         """Replace the contents by all documents of the collection."""
-        self.clear()
+        self._command("delete-all")
         query = "SELECT row, CAST(text AS BLOB) FROM documents WHERE collection = ? ORDER BY row"
         for row, text in self._connection.execute(query, (self._collection,)):
-            self.add(row, text.decode(errors="replace"))  # damaged on disk: reading the document will say so
-
-    def clear(self) -> None:
-        """Remove every document."""
-        self._connection.execute(f"INSERT INTO {self.table} ({self.table}) VALUES ('delete-all')")  # noqa: S608
+            self.add(row, text.decode(errors="replace"))  # damaged on disk: reading the document will report it
 
     def optimize(self) -> None:
         """Merge the table into one piece, without what was deleted."""
-        self._connection.execute(f"INSERT INTO {self.table} ({self.table}) VALUES ('optimize')")  # noqa: S608
+        self._command("optimize")
+
+    def _command(self, name: str) -> None:
+        self._connection.execute(f"INSERT INTO {self.table} ({self.table}) VALUES (?)", (name,))  # noqa: S608
 
     def search(self, query: str, *, condition: Condition | None = None) -> KeywordHits:
         """Find the documents that have a term of the query and match the filter, unordered.
@@ -95,27 +89,25 @@ class KeywordIndex:
         """
         terms = self._chosen(query)
         if not any(terms.values()):
-            return KeywordHits.none()
-        where, values = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
+            return KeywordHits(np.empty(0, np.int64), np.empty(0))
+        where, wanted = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
         # `+`: rows are compared after the match, never looked up one by one.
         select = f"SELECT +rowid AS row, bm25({self.table}) FROM {self.table} WHERE {self.table} MATCH ?{where} LIMIT ?"  # noqa: S608
-        match = " OR ".join(terms)
-        found = self._connection.execute(
-            f"{FILTERABLE} {select}", (self._collection, match, *values, MAX_POSTINGS)
-        ).fetchall()
-        documents = int(self._one("SELECT documents FROM collections WHERE collection = ?", self._collection))
-        most = (K1 + 1) * sum(_idf(count, documents) for count in terms.values())
-        rows = np.fromiter((row for row, _ in found), np.int64, len(found))
-        return KeywordHits(rows, np.fromiter((-score / most for _, score in found), np.float64, len(found)))
+        values = (self._collection, " OR ".join(terms), *wanted, MAX_POSTINGS)
+        hits = self._connection.execute(f"{FILTERABLE} {select}", values).fetchall()
+        documents = self._number("SELECT documents FROM collections WHERE collection = ?", self._collection)
+        bound = (K1 + 1) * sum(_idf(count, documents) for count in terms.values())
+        rows = np.fromiter((row for row, _ in hits), np.int64, len(hits))
+        return KeywordHits(rows, np.fromiter((-score / bound for _, score in hits), np.float64, len(hits)))
 
     def _chosen(self, query: str) -> dict[str, int]:
         """Return the terms to look up, in FTS5's syntax, with their document counts."""
         terms = [f'"{term}"{" *" * is_start}' for term, is_start in query_terms(query).items()]
         count = {term: self._count(term) for term in terms}
-        first = sorted(terms, key=lambda term: (not count[term], not has_digit(term), count[term]))[:MAX_TERMS]
+        best = sorted(terms, key=lambda term: (not count[term], not has_digit(term), count[term]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
         room = MAX_POSTINGS
-        for term in sorted(first, key=lambda term: (count[term], term)):
+        for term in sorted(best, key=lambda term: (count[term], term)):
             room -= count[term]
             if chosen and room < 0:
                 break
@@ -125,15 +117,10 @@ class KeywordIndex:
     def _count(self, term: str) -> int:
         """Count the documents that have a term, up to MAX_POSTINGS + 1."""
         documents = f"SELECT 1 FROM {self.table} WHERE {self.table} MATCH ? LIMIT ?"  # noqa: S608
-        return int(self._one(f"SELECT count(*) FROM ({documents})", term, MAX_POSTINGS + 1))  # noqa: S608
+        return self._number(f"SELECT count(*) FROM ({documents})", term, MAX_POSTINGS + 1)  # noqa: S608
 
-    def _one(self, query: str, *values: object) -> int:
-        found: tuple[int] = self._connection.execute(query, values).fetchone()
-        return found[0]
-
-
-def _joined(text: str) -> str:
-    return " ".join(document_terms(text))
+    def _number(self, query: str, *values: object) -> int:
+        return int(self._connection.execute(query, values).fetchone()[0])
 
 
 def _idf(count: int, documents: int) -> float:

@@ -1,4 +1,4 @@
-"""The open file of a document store: connections, write transactions, the log, and what SQLite says of damage."""
+"""The open file of a document store: connections, changes, the log, and what SQLite's errors mean."""
 
 import logging
 import os
@@ -7,28 +7,25 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from service.documents.document import named
-from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, write_url
+from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, open_private, write_url
 from service.errors import Damaged, NotReady, StorageFull
-from service.process.files import PRIVATE, create, resolved
+from service.process.files import create, resolved
 
-FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
+FOLD_EVERY_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_BYTES = 80_000_000  # at so many SQLite folds it within a commit
 CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
 PUT_BACK = "put the same file back (CROSSLET_DATA), or start the service anew"
 
 REPAIR = "`crosslet index verify` lists damage, `crosslet index repair` recomputes vectors"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-FULL = {  # SQLite's codes for a full disk, quota and shared memory
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_SHMSIZE,
-}
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)  # disk, quota, shared memory
 UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 REVISION_SUFFIX = ".revision"  # suffix of the file beside the store
-LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written in one call
+REVISION_BYTES = 40  # twenty digits, their CRC-32, padding; written in one call
 
 FileId = tuple[int, int]  # device and inode
 
@@ -39,73 +36,74 @@ class StoreConnections:
     """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        """read_only: the file exists, and another process may be writing it.
+        """Open nothing yet. read_only: the file exists, and another process may be writing it."""
+        self.path = resolved(path)  # its log and lock are where the file is, not a link to it
+        self.read_only = read_only
+        self.writer: sqlite3.Connection
+        self._mode = "rw"  # never `rwc`: a file that is gone is not created again
+        self._file_ids: dict[str, FileId] = {}
+        self._readers = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock: FileIO | None = None
+        self._revision_file: RevisionFile | None = None
+        self._writing = threading.Lock()
+
+    def open(self) -> None:
+        """Lock and open the file, or create it. After an error, call `close`.
 
         Raises: StoreError: another process has it, or it has a second name.
                 sqlite3.Error, OSError: it cannot be used.
         """
-        self.path = path = resolved(path)  # its log and lock are where the file is, not a link to it
-        self.read_only = read_only
-        self._mode = read_mode(path) if read_only else "rw"  # never `rwc`: what is gone is not made anew
-        self._known: dict[str, FileId] = {}
-        self._readers = threading.local()
-        self._all: list[sqlite3.Connection] = []
-        self._folded_at = 0
-        self._revision_file: RevisionFile | None = None
-        self._writing = threading.Lock()
-        self._lock = None if read_only else lock_for_this_process(path)
-        try:
-            if not read_only:
-                self._revision_file = RevisionFile(path.with_suffix(REVISION_SUFFIX))
-                if not path.exists():
-                    create(path)  # SQLite would let others read it, and its log
-            check_lone(path)
-            if not read_only:
-                self._known[str(path)] = _id_of(path)
+        if self.read_only:
+            check_lone(self.path)
+            self._mode = read_mode(self.path)
             self.writer = self._connect()
-            if not read_only:
-                self.writer.execute("PRAGMA journal_mode = WAL")
-                self.writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
-                (page_bytes,) = self.writer.execute("PRAGMA page_size").fetchone()
-                self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // page_bytes}")
-        except BaseException:
-            self.close()
-            raise
+            return
+        revision_path = self.path.with_suffix(REVISION_SUFFIX)
+        self._lock = lock_for_this_process(self.path)
+        self._revision_file = RevisionFile(revision_path)
+        if not self.path.exists():
+            create(self.path)  # SQLite would let others read it, and its log
+        check_lone(self.path)
+        self._file_ids = {
+            str(self.path): _id_of(self.path),
+            str(lock_path(self.path)): _id_of(self._lock.fileno()),
+            str(revision_path): _id_of(self._revision_file.fileno()),
+        }
+        self.writer = self._connect()
+        self.writer.execute("PRAGMA journal_mode = WAL")
+        self.writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
+        (page_bytes,) = self.writer.execute("PRAGMA page_size").fetchone()
+        self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // page_bytes}")
 
-    def watch(self) -> None:
-        """Have `check_files` look at the other files, too. Something was read, so that there is a log."""
-        assert self._lock is not None  # noqa: S101 - only who writes asks
-        assert self._revision_file is not None  # noqa: S101
-        self._known |= {f"{self.path}{suffix}": _id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
-        self._known[str(lock_path(self.path))] = _id_of(self._lock.fileno())
-        self._known[str(self.path.with_suffix(REVISION_SUFFIX))] = _id_of(self._revision_file.fileno())
+    def watch_log(self) -> None:
+        """Have `check_files` look at the log, too. Call it after the first read, which creates the log."""
+        self._file_ids |= {f"{self.path}{suffix}": _id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
 
     def check_files(self) -> None:
         """Compare the files that are open with those that have their names. Takes microseconds.
 
         Raises: NotReady: one was moved, deleted or replaced; what is written now would be lost.
         """
-        for name, known in self._known.items():
+        for name, opened in self._file_ids.items():
             try:
-                is_there = _id_of(name) == known
+                is_same = _id_of(name) == opened
             except OSError as exc:
                 raise NotReady(f"{name} cannot be reached ({exc.strerror}); {PUT_BACK}") from exc
-            if not is_there:
+            if not is_same:
                 raise NotReady(f"{name} is another file than the one this service has open; {PUT_BACK}")
 
     def disconnect(self) -> None:
         """Close every connection; the last one merges the log into the file. The lock is kept."""
-        for connection in self._all:
+        for connection in self._connections:
             connection.close()
 
     def close(self) -> None:
         """Disconnect, and release the lock."""
         self.disconnect()
-        if self._lock is not None:
-            self._lock.close()
-        if self._revision_file is not None:
-            self._revision_file.close()
-            self._revision_file = None
+        for file in (self._lock, self._revision_file):
+            if file is not None:
+                file.close()
 
     def announce(self, url: str) -> None:
         """Tell commands that find the store in use where this process answers."""
@@ -114,7 +112,7 @@ class StoreConnections:
 
     @property
     def acknowledged(self) -> int:
-        """The last revision that was answered for; 0 where the file is only read."""
+        """The last revision that a client has seen; 0 where the file is only read."""
         return 0 if self._revision_file is None else self._revision_file.revision()
 
     @property
@@ -123,7 +121,7 @@ class StoreConnections:
         return int(self.writer.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
 
     def reader(self) -> sqlite3.Connection:
-        """This thread's connection. In WAL mode readers do not wait for the writer.
+        """Return this thread's connection. In WAL mode readers do not wait for the writer.
 
         Raises: NotReady: it is the thread's first, and the file is no longer there.
         """
@@ -141,14 +139,16 @@ class StoreConnections:
         """
         with self._writing:
             self.check_files()
+            folds_due = self.writer.total_changes // FOLD_EVERY_CHANGES
             try:
-                with unless_full(), undamaged(self.path):
+                with sqlite_errors(self.path):
                     self.writer.execute("BEGIN IMMEDIATE")
                     yield self.revision + 1
                 if not self.writer.in_transaction and self._revision_file is not None:
                     self.check_files()  # or it went into a file that nobody will open again
-                    self._revision_file.write(self.revision)
-                    self._fold_log()
+                    self._revision_file.record(self.revision)
+                    if self.writer.total_changes // FOLD_EVERY_CHANGES > folds_due:
+                        self.fold_log(self.writer)  # not during a commit, which would delay readers of the index
             finally:
                 if self.writer.in_transaction:
                     self.writer.execute("ROLLBACK")
@@ -156,29 +156,24 @@ class StoreConnections:
     def note(self, key: str, value: str) -> None:
         """Record a fact about the store. The revision does not change.
 
-        Raises: StorageFull, NotReady.
+        Raises: StorageFull, NotReady, Damaged.
         """
-        with closing(self._opened()) as connection, unless_full():
+        with closing(self._opened()) as connection, sqlite_errors(self.path):
             connection.execute("BEGIN IMMEDIATE")  # not on the writer's connection, which may be in use
             connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, value))
             connection.execute("COMMIT")
 
     def fold_log(self, connection: sqlite3.Connection | None = None) -> None:
-        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
+        """Checkpoint: copy the log into the file, up to the oldest state that is being read. Nobody waits."""
         try:
             (connection or self.reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (sqlite3.Error, NotReady) as exc:  # nothing is lost: the log has it
             logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 
-    def _fold_log(self) -> None:
-        """Fold the log now and then. Not during a commit, which would delay readers of the index."""
-        if self.writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
-            self._folded_at = self.writer.total_changes
-            self.fold_log(self.writer)
-
     def _connect(self) -> sqlite3.Connection:
+        """Open a connection that `disconnect` closes."""
         connection = self._opened()
-        self._all.append(connection)
+        self._connections.append(connection)
         return connection
 
     def _opened(self) -> sqlite3.Connection:
@@ -186,7 +181,7 @@ class StoreConnections:
         try:
             connection = connect(self.path, self._mode)
         except sqlite3.OperationalError as exc:
-            if not self._all:
+            if not self._connections:
                 raise
             raise NotReady(f"document store {self.path} cannot be opened again ({exc}); {PUT_BACK}") from exc
         try:
@@ -199,8 +194,8 @@ class StoreConnections:
 
 def _id_of(file: Path | str | int) -> FileId:
     """file: its name, or a descriptor."""
-    found = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
-    return found.st_dev, found.st_ino
+    status = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
+    return status.st_dev, status.st_ino
 
 
 def read_mode(path: Path) -> str:
@@ -209,8 +204,13 @@ def read_mode(path: Path) -> str:
     A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
     reads an unused store as immutable, which assumes that nobody writes meanwhile.
     """
-    is_open = path.with_name(f"{path.name}-wal").exists()  # a service is using it, or has crashed
-    return "ro" if is_open or _is_ours(path) else "ro&immutable=1"
+    if path.with_name(f"{path.name}-wal").exists():  # a service is using it, or has crashed
+        return "ro"
+    try:
+        can_owner_use_our_files = os.geteuid() in {0, path.stat().st_uid}  # SQLite gives root's files to the owner
+        return "ro" if can_owner_use_our_files and os.access(path.parent, os.W_OK) else "ro&immutable=1"
+    except OSError:
+        return "ro&immutable=1"
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -223,14 +223,6 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         timeout=30,
         cached_statements=CACHED_STATEMENTS,
     )
-
-
-def _is_ours(path: Path) -> bool:
-    """Return whether the store's owner can use files that this process creates; SQLite gives root's to the owner."""
-    try:
-        return os.geteuid() in {0, path.stat().st_uid} and os.access(path.parent, os.W_OK)
-    except OSError:
-        return False
 
 
 def checksum(*parts: str | bytes) -> int:
@@ -248,10 +240,10 @@ def damaged_document(id_: str, what: str) -> Damaged:
 
 
 @contextmanager
-def undamaged(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors about damage, and about a disk that went away.
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Convert SQLite's errors about the disk.
 
-    Raises: Damaged, NotReady.
+    Raises: StorageFull: the disk is full.  Damaged.  NotReady: the disk cannot be reached.
     """
     try:
         yield
@@ -259,30 +251,18 @@ def undamaged(path: Path) -> Iterator[None]:
         if str(exc).startswith("Could not decode"):  # the message quotes a user's text: keep it out of logs
             raise Damaged(f"document store {path} is damaged on the disk (not UTF-8); {REPAIR}") from None
         code = getattr(exc, "sqlite_errorcode", 0)
-        if code & 0xFF in UNREACHABLE and code not in FULL:
+        if code in FULL:
+            raise StorageFull("the disk of the document store is full (CROSSLET_DATA); nothing was changed") from exc
+        if code & 0xFF in UNREACHABLE:
             raise NotReady(
                 f"document store {path} cannot be reached ({exc}): look at its disk and its permissions (CROSSLET_DATA)"
             ) from exc
-        if code & 0xFF not in DAMAGED:
-            raise
-        raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
+        if code & 0xFF in DAMAGED:
+            raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
+        raise
 
 
-@contextmanager
-def unless_full() -> Iterator[None]:
-    """Convert SQLite's errors about a full disk.
-
-    Raises: StorageFull: the change was rolled back.
-    """
-    try:
-        yield
-    except sqlite3.OperationalError as exc:
-        if exc.sqlite_errorcode not in FULL:
-            raise
-        raise StorageFull("the disk of the document store is full (CROSSLET_DATA); nothing was changed") from exc
-
-
-class RevisionFile:
+class RevisionFile(FileIO):
     """The last acknowledged revision, in a file beside the store, open for writing.
 
     SQLite reads a truncated log or an empty file as a valid older store. This file reveals the loss. It is written
@@ -291,31 +271,23 @@ class RevisionFile:
 
     def __init__(self, path: Path) -> None:
         """Raises: OSError: the file cannot be created."""
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
-        if os.fstat(self._file).st_size < LENGTH:
+        super().__init__(open_private(path), "r+")
+        if os.fstat(self.fileno()).st_size < REVISION_BYTES:
             with suppress(OSError):  # a full disk must not prevent reading the store
-                os.pwrite(self._file, b" " * LENGTH, 0)  # reserves the space for all later writes
-
-    def fileno(self) -> int:
-        """Return its descriptor."""
-        return self._file
+                os.pwrite(self.fileno(), b" " * REVISION_BYTES, 0)  # reserves the space for all later writes
 
     def revision(self) -> int:
         """Return the last acknowledged revision; 0 if there is none or the file is damaged."""
-        digits, _, checksum = os.pread(self._file, LENGTH, 0).decode(errors="replace").strip().partition(" ")
-        is_whole = digits.isdecimal() and checksum == _checksum(digits)
-        return int(digits) if is_whole else 0
+        content = os.pread(self.fileno(), REVISION_BYTES, 0).decode(errors="replace")
+        digits, _, expected = content.strip().partition(" ")
+        return int(digits) if digits.isdecimal() and expected == _crc(digits) else 0
 
-    def write(self, revision: int) -> None:
+    def record(self, revision: int) -> None:
         """Record a revision that is on disk. If this fails, the change is still safe."""
         digits = f"{revision:020d}"
         with suppress(OSError):
-            os.pwrite(self._file, f"{digits} {_checksum(digits)}".ljust(LENGTH - 1).encode() + b"\n", 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+            os.pwrite(self.fileno(), f"{digits} {_crc(digits)}".ljust(REVISION_BYTES - 1).encode() + b"\n", 0)
 
 
-def _checksum(digits: str) -> str:
+def _crc(digits: str) -> str:
     return f"{zlib.crc32(digits.encode()):08x}"

@@ -1,40 +1,48 @@
-"""The lock beside a store that one process holds, and where that process answers."""
+"""The lock beside a store that one process holds, and the URL where that process answers."""
 
 import fcntl
 import os
 import re
 import stat
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from service.errors import StoreError, StoreInUse
 from service.process.files import PRIVATE, resolved
 
-SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what the file of a lock may hold
+SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what a lock's file may hold
 
 
 def check_lone(path: Path) -> None:
     """Refuse a store that has a second name: SQLite finds its log, and a process its lock, by the name.
 
-    Raises: StoreError.  OSError: there is none.
+    Raises: StoreError.  OSError: there is no file.
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise StoreError(f"document store {path} is no file; CROSSLET_DATA names its folder")
-    if found.st_nlink > 1:
+    if status.st_nlink > 1:
         raise StoreError(
-            f"document store {path} has {found.st_nlink} names (hard links), so that two services could change it at "
+            f"document store {path} has {status.st_nlink} names (hard links), so that two services could change it at "
             "once: remove the others, or put a copy in the place of this one"
         )
 
 
 def lock_path(path: Path) -> Path:
-    """The file whose lock is the store's. Links are followed: one store has one lock."""
+    """Return the file whose lock is the store's. Links are followed: one store has one lock."""
     return resolved(path).with_suffix(".lock")
 
 
-def lock_for_this_process(path: Path) -> IO[bytes]:
+def open_private(path: Path) -> int:
+    """Open a file for reading and writing, created for its owner alone. Return its descriptor.
+
+    Raises: OSError: it cannot be written, or is a link.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+
+
+def lock_for_this_process(path: Path) -> FileIO:
     """Lock the store while the returned file is open. The system frees the lock however the process ends.
 
     Raises: StoreError: the folder cannot be written.  StoreInUse: another process has the store.
@@ -42,7 +50,7 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
     target = lock_path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE), "r+b", 0)
+        lock = FileIO(open_private(target), "r+")
     except OSError as exc:
         raise StoreError(f"folder {target.parent} cannot be written ({exc.strerror}); set CROSSLET_DATA") from exc
     try:
@@ -54,18 +62,18 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
         raise StoreInUse(
             f"document store {path} is in use by {holder} (CROSSLET_DATA): stop the service first", url=url
         ) from exc
-    write_url(lock, "")  # that of an earlier service
+    write_url(lock, "")  # removes that of an earlier service
     return lock
 
 
-def write_url(lock: IO[bytes], url: str) -> None:
-    """Tell other processes where the one with the lock answers. On a full disk they are not told."""
+def write_url(lock: FileIO, url: str) -> None:
+    """Tell other processes where the lock's process answers. On a full disk they are not told."""
     with suppress(OSError):
         os.ftruncate(lock.fileno(), 0)
         os.pwrite(lock.fileno(), f"{url} {_network()}".encode() if url else b"", 0)
 
 
-def _read_url(lock: IO[bytes]) -> str | None:
+def _read_url(lock: FileIO) -> str | None:
     """Return where the process with the lock answers; None: it is no service, or one in another container."""
     url, _, network = os.pread(lock.fileno(), 200, 0).partition(b" ")
     is_here = SERVICE_URL.fullmatch(url) and network == _network().encode()

@@ -16,7 +16,7 @@ import sqlite3
 
 import orjson
 
-from service.documents.filters import FIELD_RULES, add_fields, comparable
+from service.documents.filters import FIELD_RULES, comparable, replace_fields
 from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.names import DEFAULT_NAME
@@ -74,19 +74,8 @@ INSERT INTO collections (collection, name, revision, documents) VALUES ({DEFAULT
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the contents of the table `store`. What is no text is nothing that a release wrote."""
+    """Return the contents of the table `store`. A value that is no text was not written by any release."""
     return dict(connection.execute("SELECT key, value FROM store WHERE typeof(value) = 'text'").fetchall())
-
-
-def create_or_renew(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
-    """Create the tables of an empty file; in a store, make anew what other rules made, and adopt the model if empty."""
-    if is_blank(connection):
-        create(connection, fingerprint=fingerprint, dim=dim, chunks=chunks)
-        return
-    if facts(connection).get("fingerprint") != fingerprint:
-        change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
-    renew_keywords(connection)
-    renew_fields(connection)
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
@@ -94,54 +83,56 @@ def is_blank(connection: sqlite3.Connection) -> bool:
     return not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
-def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
-    """Create the tables of an empty file, in one transaction."""
-    said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
-    rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
+def create_or_renew(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
+    """Create the tables of an empty file; in a store, rebuild what other rules made, and adopt the model if empty."""
+    if is_blank(connection):
+        _create(connection, fingerprint=fingerprint, dim=dim, chunks=chunks)
+        return
+    stated = facts(connection)
+    if stated.get("fingerprint") != fingerprint:  # a store without vectors may change its model
+        connection.execute(
+            "UPDATE store SET value = CASE key WHEN 'fingerprint' THEN ? ELSE ? END "
+            "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
+            (fingerprint, str(dim)),
+        )
+    if stated.get("keywords") != RULES:
+        _renew_keywords(connection)
+    if stated.get("fields") != FIELD_RULES:
+        _renew_fields(connection)
+
+
+def _create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool) -> None:
+    stated = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
+    stated |= {"keywords": RULES, "fields": FIELD_RULES}
+    rows = ", ".join(f"('{key}', '{value}')" for key, value in stated.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};")  # noqa: S608
     connection.execute("UPDATE collections SET settings = ?", (settings_of(chunks=chunks),))
     KeywordIndex(connection, DEFAULT).create()
-    _note_rules(connection)
-    _note_field_rules(connection)
     connection.execute("COMMIT")
 
 
 def settings_of(*, chunks: bool) -> str:
-    """The settings of a collection that is made."""
+    """Return the settings of a new collection."""
     return orjson.dumps({"chunk": chunks}).decode()
 
 
-def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Assign a store to another model, unless it holds vectors."""
-    connection.execute(
-        "UPDATE store SET value = CASE key WHEN 'fingerprint' THEN ? ELSE ? END "
-        "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
-        (fingerprint, str(dim)),
-    )
+def _renew_keywords(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for (number,) in connection.execute("SELECT collection FROM collections").fetchall():
+        KeywordIndex(connection, number).fill()
+    connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
+    connection.execute("COMMIT")
 
 
-def renew_keywords(connection: sqlite3.Connection) -> None:
-    """Make the keywords anew, in one transaction, where other rules made them."""
-    if facts(connection).get("keywords") != RULES:
-        connection.execute("BEGIN IMMEDIATE")
-        for (number,) in connection.execute("SELECT collection FROM collections").fetchall():
-            KeywordIndex(connection, number).fill()
-        _note_rules(connection)
-        connection.execute("COMMIT")
-
-
-def renew_fields(connection: sqlite3.Connection) -> None:
-    """Make `fields` anew, in one transaction, of the metadata that other rules may have compared otherwise."""
-    if facts(connection).get("fields") == FIELD_RULES:
-        return
+def _renew_fields(connection: sqlite3.Connection) -> None:
+    """Rebuild `fields` for the documents whose metadata other rules may have compared otherwise."""
     connection.execute("BEGIN IMMEDIATE")
     stored = connection.execute("SELECT row, collection, CAST(metadata AS BLOB) FROM documents")
     for row, collection, text in stored:
         metadata = loaded(text)
         if metadata is not None and has_other_spellings(text):
-            connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-            add_fields(connection, collection, row, metadata)
-    _note_field_rules(connection)
+            replace_fields(connection, collection, row, metadata)
+    connection.execute("INSERT OR REPLACE INTO store VALUES ('fields', ?)", (FIELD_RULES,))
     connection.execute("COMMIT")
 
 
@@ -152,17 +143,15 @@ def has_other_spellings(metadata: bytes) -> bool:
 
 
 def loaded(metadata: bytes) -> dict[str, object] | None:
-    """Return a document's metadata; None: they are damaged on disk, which reading the document will say."""
+    """Return a document's metadata; None: they are damaged on disk, which reading the document will report."""
     try:
-        found = orjson.loads(metadata)
+        value = orjson.loads(metadata)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def _note_field_rules(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT OR REPLACE INTO store VALUES ('fields', ?)", (FIELD_RULES,))
-
-
-def _note_rules(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
+def commit(connection: sqlite3.Connection, revision: int) -> None:
+    """Write a change to disk, under its revision."""
+    connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(revision),))
+    connection.execute("COMMIT")

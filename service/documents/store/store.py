@@ -17,22 +17,20 @@ from typing import Any, Self
 import numpy as np
 import orjson
 
-from service.documents.document import Document, Page, Rows, Span, StoredDocument, Vectors
+from service.documents.document import Page, Rows, Span, StoredDocument, Vectors
 from service.documents.filters import FILTERABLE, Condition, Facet, count_values
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
-from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
-from service.documents.store.connections import StoreConnections, checksum, damaged_document, undamaged
+from service.documents.store.catalog import Catalog, snapshots_key
+from service.documents.store.connections import StoreConnections, checksum, damaged_document, sqlite_errors
 from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank
 from service.documents.store.schema_check import check_facts, check_numbers, check_schema
-from service.documents.store.transaction import Transaction
-from service.errors import Damaged, InvalidInput, StoreError
-
-__all__ = ["NO_DEADLINE", "Deadline", "Document", "DocumentStore", "Page", "Snapshot", "StoredDocument"]
+from service.documents.store.transaction import Transaction, rows_of
+from service.errors import Damaged, InvalidInput, NotFound, StoreError
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
-NUMBERED = "SELECT passage, vector, vector_checksum FROM passages"
-LISTED = "IN (SELECT value FROM json_each(?))"
+VECTORS = "SELECT passage, vector, vector_checksum FROM passages"
+LISTED = "IN (SELECT value FROM json_each(?))"  # SQLite limits how many question marks a query has
 
 
 @dataclass(frozen=True)
@@ -63,93 +61,69 @@ class Deadline:
 NO_DEADLINE = Deadline()
 
 
-class DocumentStore:
-    """The documents of one collection of a store. One thread writes at a time; any thread may read."""
+class DocumentStore(StoreConnections):
+    """The documents of one collection of a store: `number`, at first the default one."""
 
     def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False, chunks: bool = True) -> None:
-        """Open the file, or create it; the documents are those of the default collection.
+        """Open the file, or create it.
 
         Args: read_only: it exists, and another process may be writing it: this thread reads one snapshot.
               chunks: whether a store that is created splits documents where nothing else is said.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
-        self._owns = True
-        self._dim = dim
+        super().__init__(path, read_only=read_only)
+        self.dim = dim
         self.number = DEFAULT
+        self.catalog = Catalog(self)
+        self._is_view = False
         try:
-            self._connections = StoreConnections(path, read_only=read_only)
-        except (sqlite3.Error, OSError) as exc:
-            raise _unusable(path, exc) from exc
-        self._path = self._connections.path
-        try:
-            self._open(fingerprint, read_only=read_only, chunks=chunks)
-        except (sqlite3.Error, OSError) as exc:
+            self.open()
+            self._open_tables(fingerprint, chunks=chunks)
+        except BaseException as exc:
             self.close()
-            raise _unusable(path, exc) from exc
-        except StoreError:
-            self.close()
+            if isinstance(exc, sqlite3.Error | OSError):
+                raise StoreError(
+                    f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder"
+                ) from exc
             raise
 
-    def _open(self, fingerprint: str, *, read_only: bool, chunks: bool) -> None:
-        self._writer = self._connections.writer
-        connection = self._connections.reader() if read_only else self._writer
-        if read_only:
+    def _open_tables(self, fingerprint: str, *, chunks: bool) -> None:
+        connection = self.reader() if self.read_only else self.writer
+        if self.read_only:
             connection.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
         if not is_blank(connection):
-            check_schema(self._path, connection)
-        if not read_only:
-            create_or_renew(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
-        said, answered = facts(connection), self._connections.acknowledged
-        check_facts(self._path, said, fingerprint=fingerprint, dim=self._dim, answered=answered)
-        self._has_keywords = said.get("keywords") == RULES
-        check_numbers(self._path, connection)
-        if not read_only:
-            self._connections.watch()
-        self.catalog = Catalog(self._connections)
+            check_schema(self.path, connection)
+        if not self.read_only:
+            create_or_renew(connection, fingerprint=fingerprint, dim=self.dim, chunks=chunks)
+        stated = facts(connection)
+        check_facts(self.path, stated, fingerprint=fingerprint, dim=self.dim, acknowledged=self.acknowledged)
+        self.has_keywords = stated.get("keywords") == RULES
+        check_numbers(self.path, connection)
+        if not self.read_only:
+            self.watch_log()
 
     def of(self, number: int) -> "DocumentStore":
         """Return the documents of another collection, over the same connections: they are closed with this store."""
-        other = copy(self)
-        other.select(number)
-        other._owns = False
-        return other
-
-    def select(self, number: int) -> None:
-        """Have the documents of another collection."""
-        self.number = number
-
-    def disconnect(self) -> None:
-        """Close every connection; the last one merges the log into the file. The lock is kept."""
-        self._connections.disconnect()
+        view = copy(self)
+        view.number = number
+        view._is_view = True
+        return view
 
     def close(self) -> None:
-        """Disconnect, and release the lock."""
-        if self._owns:
-            self._connections.close()
-
-    def check_files(self) -> None:
-        """Raises: NotReady: the store's files were moved, deleted or replaced."""
-        self._connections.check_files()
-
-    def announce(self, url: str) -> None:
-        """Tell commands that find the store in use where this process answers."""
-        self._connections.announce(url)
-
-    @property
-    def revision(self) -> int:
-        """The number of committed changes, of all collections."""
-        return self._connections.revision
+        """Disconnect, and release the lock; nothing for a collection that `of` gave."""
+        if not self._is_view:
+            super().close()
 
     @property
     def last_change(self) -> int:
         """The revision of the collection's last change, as the writer sees it."""
-        return _last_change(self._writer, self.number)
+        return _last_change(self.writer, self.number)
 
     @property
     def snapshot_ids(self) -> list[str]:
         """The ids of the last two index snapshots made from this collection, the newest first."""
-        return facts(self._connections.reader()).get(snapshots_key(self.number), "").split()
+        return facts(self.reader()).get(snapshots_key(self.number), "").split()
 
     def remember_snapshot(self, id_: str) -> None:
         """Record an index snapshot before it is written. The revision does not change.
@@ -158,17 +132,6 @@ class DocumentStore:
         """
         self.note(snapshots_key(self.number), " ".join([id_, *self.snapshot_ids[:1]]))
 
-    def note(self, key: str, value: str) -> None:
-        """Record a fact about the store. The revision does not change.
-
-        Raises: StorageFull.
-        """
-        self._connections.note(key, value)
-
-    def fold_log(self) -> None:
-        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
-        self._connections.fold_log()
-
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a write transaction, in one thread; without a commit it is rolled back.
@@ -176,9 +139,9 @@ class DocumentStore:
         Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
                 NotFound: the collection was dropped.
         """
-        with self._connections.change() as revision:
-            _last_change(self._writer, self.number)  # or it was dropped
-            yield Transaction(self._writer, revision, self.number)
+        with self.change() as revision:
+            _last_change(self.writer, self.number)  # or it was dropped
+            yield Transaction(self.writer, revision, self.number)
 
     @contextmanager
     def snapshot(self, deadline: Deadline = NO_DEADLINE) -> Iterator["Snapshot"]:
@@ -186,23 +149,14 @@ class DocumentStore:
 
         Raises: Damaged.  NotReady: the file is not there.  NotFound: the collection was dropped.
         """
-        connection = self._connections.reader()
-        with undamaged(self._path):
-            if not self._connections.read_only:  # which has one state anyway
+        connection = self.reader()
+        with sqlite_errors(self.path):
+            if not self.read_only:  # which has one state anyway
                 connection.execute("BEGIN")
             try:
-                revision = _last_change(connection, self.number)
-                yield Snapshot(
-                    connection,
-                    self.number,
-                    revision,
-                    path=self._path,
-                    dim=self._dim,
-                    has_keywords=self._has_keywords,
-                    deadline=deadline,
-                )
+                yield Snapshot(self, connection, _last_change(connection, self.number), deadline)
             finally:
-                if connection.in_transaction and not self._connections.read_only:
+                if connection.in_transaction and not self.read_only:
                     connection.execute("ROLLBACK")
 
 
@@ -216,26 +170,13 @@ class Snapshot:
     its document's row (`has_own_numbers`), and nothing need be looked up.
     """
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        number: int,
-        revision: int,
-        *,
-        path: Path,
-        dim: int,
-        has_keywords: bool,
-        deadline: Deadline,
-    ) -> None:
-        """revision: of the last change.  has_keywords: whether the store's keywords are of today's rules."""
+    def __init__(self, store: DocumentStore, connection: sqlite3.Connection, revision: int, deadline: Deadline) -> None:
+        """revision: of the collection's last change."""
+        self.number = store.number
         self.revision = revision
-        self.number = number
         self.deadline = deadline
+        self._store = store
         self._connection = connection
-        self._path = path
-        self._dim = dim
-        self._has_keywords = has_keywords
-        self._ours = f"collection = {int(number)}"
 
     def count(self) -> int:
         """Return the number of documents."""
@@ -253,29 +194,28 @@ class Snapshot:
 
     def rows(self) -> Rows:
         """Return every document's row, in ascending order."""
-        return self._numbers(f"SELECT row FROM documents WHERE {self._ours} ORDER BY row")  # noqa: S608 - a number
+        return self._numbers("SELECT row FROM documents WHERE collection = ? ORDER BY row", self.number)
 
     def truncated(self) -> Rows:
         """Return the rows of documents whose text was cut, in ascending order, as far as that is known."""
-        return self._numbers(f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row")  # noqa: S608
+        query = "SELECT row FROM documents WHERE collection = ? AND is_truncated = 1 ORDER BY row"
+        return self._numbers(query, self.number)
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """Return the rows of the ids that exist."""
-        query = f"SELECT row FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608 - a number of ours
-        found = (self._connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
-        return [row[0] for row in found if row is not None]
+        return rows_of(self._connection, self.number, ids)
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Return ids by row number, without reading texts; unknown rows are left out."""
-        return dict(self._all(f"SELECT row, id FROM documents WHERE row {LISTED}", rows))  # noqa: S608 - a constant
+        query = f"SELECT row, id FROM documents WHERE row {LISTED}"  # noqa: S608 - a constant
+        return dict(self._all(query, _listed(rows)))
 
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id, with the places of its passages."""
-        query = f"SELECT {_columns()} FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608 - constants
-        stored = self._connection.execute(query, (id_,)).fetchone()
-        if stored is None:
+        stored = self._all(f"{_document()} WHERE collection = ? AND id = ?", self.number, id_)
+        if not stored:
             return None
-        document = _to_document(stored)
+        document = _to_document(stored[0])
         spans = self.spans_of([document.row]).get(document.row, [])
         return replace(document, passages=tuple(spans)) if len(spans) > 1 else document
 
@@ -283,7 +223,7 @@ class Snapshot:
         """Return the documents of the ids, but for missing and damaged ones."""
         documents: dict[str, StoredDocument] = {}
         for id_ in ids:
-            with suppress(Damaged), undamaged(self._path):
+            with suppress(Damaged), sqlite_errors(self._store.path):
                 if (document := self.get(id_)) is not None:
                     documents[id_] = document
         return documents
@@ -295,8 +235,8 @@ class Snapshot:
 
         Text and metadata that are not wanted are empty, and the checksum is not verified.
         """
-        query = f"SELECT {_columns(text=text, metadata=metadata)} FROM documents WHERE row {LISTED}"  # noqa: S608
-        for stored in self._connection.execute(query, (json.dumps(list(rows)),)):
+        query = f"{_document(text=text, metadata=metadata)} WHERE row {LISTED}"
+        for stored in self._connection.execute(query, (_listed(rows),)):
             yield _to_document(stored), len(stored[2]) + len(stored[3])
 
     def page(self, *, after_row: int, limit: int, max_chars: int, among: Rows | None = None) -> Page:
@@ -308,12 +248,12 @@ class Snapshot:
         value: int | str = after_row
         if among is not None:
             start = int(among.searchsorted(after_row, side="right"))
-            next_rows = among[start : start + limit + 1].tolist()
-            which, value = f"row {LISTED}", json.dumps(next_rows)
-        query = f"SELECT {_columns()} FROM documents WHERE {self._ours} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
+            which, value = f"row {LISTED}", _listed(among[start : start + limit + 1].tolist())
+        query = f"{_document()} WHERE collection = ? AND {which} ORDER BY row LIMIT ?"
         documents: list[StoredDocument] = []
         chars = 0
-        for stored in self._connection.execute(query, (value, limit + 1)):  # one more: shows if there are others
+        # One more than asked for shows whether there are others.
+        for stored in self._connection.execute(query, (self.number, value, limit + 1)):
             _, _, text, metadata, _, _ = stored
             chars += len(text) + len(metadata)
             if len(documents) == limit or (documents and chars > max_chars):
@@ -324,10 +264,10 @@ class Snapshot:
     def matching(self, condition: Condition) -> Rows:
         """Return the rows that match a filter, in ascending order."""
         # `+`: rows come from the filter's own look-ups, not from all of the collection's.
-        which = f"+{self._ours} AND {condition.sql}"
+        which = f"+collection = ? AND {condition.sql}"
         query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
         with self._in_time("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
-            return self._numbers(query, (self.number, *condition.values))
+            return self._numbers(query, self.number, self.number, *condition.values)
 
     def facet(self, field: str, *, most_values: int, condition: Condition | None = None) -> Facet:
         """Count the documents that match a filter by a field's values."""
@@ -339,7 +279,7 @@ class Snapshot:
     def with_keywords(self, query: str, condition: Condition | None = None) -> KeywordHits:
         """Return the documents that have a term of a query and match the filter, as `KeywordIndex.search` says."""
         keywords = KeywordIndex(self._connection, self.number)
-        if not self._has_keywords and not keywords.is_temporary:
+        if not self._store.has_keywords and not keywords.is_temporary:
             keywords.create(schema="temp")  # Read-only and without current keyword tables: build temporary ones.
             keywords.fill()
         with self._in_time("the keywords and their filter take", "send fewer words, or a narrower filter"):
@@ -347,51 +287,54 @@ class Snapshot:
 
     def count_passages(self) -> int:
         """Return the number of passages."""
-        return int(self._connection.execute(f"SELECT count(*) FROM passages WHERE {self._ours}").fetchone()[0])  # noqa: S608
+        return int(self._all("SELECT count(*) FROM passages WHERE collection = ?", self.number)[0][0])
 
     def largest_passage(self) -> int:
         """Return the largest number of a passage; 0: there are none."""
-        query = f"SELECT coalesce(max(passage), 0) FROM passages WHERE {self._ours}"  # noqa: S608 - a number of ours
-        return int(self._connection.execute(query).fetchone()[0])
+        query = "SELECT coalesce(max(passage), 0) FROM passages WHERE collection = ?"
+        return int(self._all(query, self.number)[0][0])
 
     def passages(self) -> Rows:
         """Return every passage's number, in ascending order."""
-        return np.sort(self._numbers(f"SELECT passage FROM passages WHERE {self._ours}"))  # noqa: S608 - a number
+        return np.sort(self._numbers("SELECT passage FROM passages WHERE collection = ?", self.number))
 
     def passages_of(self, rows: Sequence[int]) -> Rows:
         """Return the numbers of the passages of some documents, in ascending order."""
         query = f"SELECT passage FROM passages WHERE row {LISTED}"  # noqa: S608 - a constant
-        return np.sort(self._numbers(query, (json.dumps(list(rows)),)))
+        return np.sort(self._numbers(query, _listed(rows)))
 
     def rows_of_passages(self, numbers: Sequence[int]) -> dict[int, int]:
         """Return the document's row of each passage; unknown ones are left out."""
-        return dict(self._all(f"SELECT passage, row FROM passages WHERE passage {LISTED}", numbers))  # noqa: S608
+        query = f"SELECT passage, row FROM passages WHERE passage {LISTED}"  # noqa: S608 - a constant
+        return dict(self._all(query, _listed(numbers)))
 
     def spans_of(self, rows: Sequence[int]) -> dict[int, list[Span]]:
         """Return the places of each document's passages, in order."""
         spans: dict[int, list[Span]] = {}
         query = f"SELECT row, start, stop FROM passages WHERE row {LISTED} ORDER BY row, passage"  # noqa: S608
-        for row, start, stop in self._all(query, rows):
+        for row, start, stop in self._all(query, _listed(rows)):
             spans.setdefault(row, []).append((start, stop))
         return spans
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Yield every passage's number and vector, in batches; or only of documents changed after a revision."""
-        which = f"WHERE {self._ours} ORDER BY passage"
+        query, values = f"{VECTORS} WHERE collection = ? ORDER BY passage", [self.number]
         if changed_after:
-            which = f"JOIN documents d USING (row) WHERE d.{self._ours} AND d.revision > {int(changed_after)}"
-        cursor = self._connection.execute(f"{NUMBERED} {which}")
+            query = f"{VECTORS} JOIN documents d USING (row) WHERE d.collection = ? AND d.revision > ?"
+            values = [self.number, changed_after]
+        cursor = self._connection.execute(query, values)
         while stored := cursor.fetchmany(batch):
             yield self._stacked(stored)
 
     def vectors_of(self, numbers: Sequence[int]) -> tuple[list[int], Vectors]:
         """Return passages' numbers and vectors, in ascending order; unknown ones are left out."""
-        return self._stacked(self._all(f"{NUMBERED} WHERE passage {LISTED} ORDER BY passage", numbers))
+        query = f"{VECTORS} WHERE passage {LISTED} ORDER BY passage"
+        return self._stacked(self._all(query, _listed(numbers)))
 
     def vectors_of_documents(self, rows: Sequence[int]) -> tuple[Rows, Vectors]:
         """Return each passage's row and vector, by row, then as in the document; unknown rows are left out."""
         columns = "passage, vector, vector_checksum, row"
-        stored = self._all(f"SELECT {columns} FROM passages WHERE row {LISTED} ORDER BY row, passage", rows)  # noqa: S608
+        stored = self._all(f"SELECT {columns} FROM passages WHERE row {LISTED} ORDER BY row, passage", _listed(rows))  # noqa: S608
         _, vectors_PD = self._stacked([passage[:3] for passage in stored])
         return np.fromiter((row for *_, row in stored), np.int64, len(stored)), vectors_PD
 
@@ -402,7 +345,7 @@ class Snapshot:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise self.deadline.exceeded(what, way_out) from exc
         finally:
@@ -410,44 +353,45 @@ class Snapshot:
 
     def _setting(self, column: str) -> Any:
         """Return what the table of collections says of this one."""
-        return self._connection.execute(f"SELECT {column} FROM collections WHERE {self._ours}").fetchone()[0]  # noqa: S608
+        return self._all(f"SELECT {column} FROM collections WHERE collection = ?", self.number)[0][0]  # noqa: S608
 
-    def _all(self, query: str, listed: Sequence[int]) -> list[Any]:
-        return self._connection.execute(query, (json.dumps(list(listed)),)).fetchall()
+    def _all(self, query: str, *values: object) -> list[Any]:
+        return self._connection.execute(query, values).fetchall()
 
-    def _numbers(self, query: str, values: Sequence[object] = ()) -> Rows:
+    def _numbers(self, query: str, *values: object) -> Rows:
         return np.fromiter((number for (number,) in self._connection.execute(query, values)), np.int64)
 
     def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
         for number, vector, expected in stored:
             if checksum(vector) != expected:
-                query = f"SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage {LISTED})"  # noqa: S608
-                raise damaged_document(self._all(query, [number])[0][0], "vector")
-        vectors_PD = np.frombuffer(b"".join(vector for _, vector, _ in stored), "<f4").reshape(-1, self._dim)
+                query = "SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage = ?)"
+                raise damaged_document(self._all(query, number)[0][0], "vector")
+        vectors_PD = np.frombuffer(b"".join(vector for _, vector, _ in stored), "<f4").reshape(-1, self._store.dim)
         return [number for number, _, _ in stored], vectors_PD
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return the value for LISTED."""
+    return json.dumps(list(numbers))
 
 
 def _last_change(connection: sqlite3.Connection, number: int) -> int:
     """Return the revision of a collection's last change. Raises: NotFound: it was dropped."""
-    found = connection.execute("SELECT revision FROM collections WHERE collection = ?", (number,)).fetchone()
-    if found is None:
-        raise was_dropped()
-    return int(found[0])
+    stored = connection.execute("SELECT revision FROM collections WHERE collection = ?", (number,)).fetchone()
+    if stored is None:
+        raise NotFound("this collection was dropped meanwhile")
+    return int(stored[0])
 
 
-def _columns(*, text: bool = True, metadata: bool = True) -> str:
-    """Return the columns to select for `_to_document`. The checksum covers text and metadata, so it needs both."""
-    parts = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
-    return ", ".join([*parts, "text_checksum" if text and metadata else "NULL"])
+def _document(*, text: bool = True, metadata: bool = True) -> str:
+    """Return the query for `_to_document`, without a condition. A checksum covers both text and metadata."""
+    columns = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
+    return f"SELECT {', '.join(columns)}, {'text_checksum' if text and metadata else 'NULL'} FROM documents"  # noqa: S608
 
 
 def _to_document(stored: tuple[int, str, str, str, int, int | None]) -> StoredDocument:
-    """Return the document of a row of `_columns`. Raises: Damaged: its checksum differs."""
+    """Return the document of a row of `_document`. Raises: Damaged: its checksum differs."""
     row, id_, text, metadata, revision, expected = stored
     if expected is not None and checksum(id_, text, metadata) != expected:
         raise damaged_document(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
-
-
-def _unusable(path: Path, exc: Exception) -> StoreError:
-    return StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder")

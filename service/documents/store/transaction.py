@@ -1,16 +1,17 @@
 """One change of the document store: inserts, replaces and deletes documents, then commits."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import orjson
 
 from service.documents.document import Document, Vectors
-from service.documents.filters import add_fields, fields_of
+from service.documents.filters import fields_of, replace_fields
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.connections import checksum, damaged_document
+from service.documents.store.schema import commit
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
@@ -24,7 +25,7 @@ INSERT_PASSAGE = """
 INSERT INTO passages (passage, row, collection, start, stop, vector, vector_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
 RETURNING passage
 """
-COMMIT = """
+UPDATE_COLLECTION = """
 UPDATE collections SET revision = ?, documents = documents + ?,
 settings = CASE WHEN ? THEN json_set(settings, '$.has_passages', json('true')) ELSE settings END WHERE collection = ?
 """
@@ -39,25 +40,26 @@ class Transaction:
         self._connection = connection
         self._collection = collection
         self._keywords = KeywordIndex(connection, collection)
-        self._has_passages = False  # whether one's number is not its document's row
+        self._has_passages = False  # whether a passage's number is not its document's row
         self._rebuild_keywords = False  # a damaged text cannot be un-indexed
         self.revision = revision
         self.new = 0  # documents added, less those removed
         self.removed: list[int] = []  # numbers of passages
 
-    def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
+    def upsert(self, documents: Sequence[Document], vectors_PD: Vectors) -> list[int]:
         """Insert or replace documents. Return the numbers of their passages, in order, which have the vectors.
 
         A replaced document keeps its row, and as many of its passages' numbers as it has passages.
         """
         numbers: list[int] = []
-        vectors = [vector_D.astype("<f4").tobytes() for vector_D in vectors_ND]
-        wanted = sum(len(document.spans) for document in documents)
-        if wanted != len(vectors):
-            raise ValueError(f"{len(documents)} documents have {wanted} passages, but there are {len(vectors)} vectors")
+        vectors = [vector_D.astype("<f4").tobytes() for vector_D in vectors_PD]
+        count = sum(len(document.spans) for document in documents)
+        if count != len(vectors):
+            raise ValueError(f"{len(documents)} documents have {count} passages, but there are {len(vectors)} vectors")
         for document in documents:
             start = len(numbers)
-            numbers += self._upsert_one(document, vectors[start : start + len(document.spans)])
+            row = self._upsert_text(document)
+            numbers += self._replace_passages(row, document, vectors[start : start + len(document.spans)])
         return numbers
 
     def update_metadata(self, id_: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> bool:
@@ -65,28 +67,23 @@ class Transaction:
 
         Raises: Damaged: its checksum differs.  What `change` does.
         """
-        query = f"{STORED} WHERE collection = ? AND id = ?"
-        stored = self._connection.execute(query, (self._collection, id_)).fetchone()
+        stored = self._stored(id_)
         if stored is None:
             return False
-        if _is_damaged(stored):
-            raise damaged_document(id_, "text or metadata")
+        _check(stored)
         row, _, text, before, _ = stored
         metadata = change(orjson.loads(before))
         dumped = orjson.dumps(metadata).decode()
-        values = (dumped, self.revision, checksum(id_, text, dumped), row)
         self._connection.execute(
-            "UPDATE documents SET metadata = ?, revision = ?, text_checksum = ? WHERE row = ?", values
+            "UPDATE documents SET metadata = ?, revision = ?, text_checksum = ? WHERE row = ?",
+            (dumped, self.revision, checksum(id_, text, dumped), row),
         )
-        self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-        add_fields(self._connection, self._collection, row, metadata)
+        replace_fields(self._connection, self._collection, row, metadata)
         return True
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """Return the rows of the ids that exist."""
-        query = "SELECT row FROM documents WHERE collection = ? AND id = ?"
-        found = (self._connection.execute(query, (self._collection, id_)).fetchone() for id_ in dict.fromkeys(ids))
-        return [row[0] for row in found if row is not None]
+        return rows_of(self._connection, self._collection, ids)
 
     def count_passages(self, ids: Sequence[str]) -> int:
         """Return how many passages the documents of the ids have."""
@@ -100,26 +97,20 @@ class Transaction:
 
         Raises: Damaged: they differ, or the checksum does.
         """
-        for row in rows:
-            stored = self._connection.execute(f"{STORED} WHERE row = ?", (row,)).fetchone()
-            if stored is None:
-                continue
-            id_ = stored[1].decode(errors="replace")
-            if _is_damaged(stored):
-                raise damaged_document(id_, "text or metadata")
-            metadata = fields_of(orjson.loads(stored[3]))
-            wanted = {(path, *kind) for path, kinds in metadata.items() for kind in kinds}
+        for stored in self._all_stored(rows):
+            _check(stored)
+            row, id_, _, metadata, _ = stored
+            scalars_of = fields_of(orjson.loads(metadata))
+            expected = {(path, *scalar) for path, scalars in scalars_of.items() for scalar in scalars}
             query = "SELECT key, kind, value FROM fields WHERE collection = ? AND row = ?"
-            if wanted != set(self._connection.execute(query, (self._collection, row))):
-                raise damaged_document(id_, "filterable metadata")
+            if expected != set(self._connection.execute(query, (self._collection, row))):
+                raise damaged_document(id_.decode(errors="replace"), "filterable metadata")
 
     def delete(self, rows: Sequence[int]) -> None:
         """Remove documents by row."""
-        for row in rows:
-            stored = self._connection.execute(f"{STORED} WHERE row = ?", (row,)).fetchone()
-            if stored is None:
-                continue
-            self._forget(stored)
+        for stored in self._all_stored(rows):
+            self._remove_keywords(stored)
+            row = stored[0]
             self.removed += self._passages_of(row)
             for table in ("fields", "passages", "documents"):
                 self._connection.execute(f"DELETE FROM {table} WHERE row = ?", (row,))  # noqa: S608 - constants
@@ -131,58 +122,80 @@ class Transaction:
 
     def commit(self) -> None:
         """Write the change to disk, under its revision."""
-        self._connection.execute(COMMIT, (self.revision, self.new, self._has_passages, self._collection))
+        values = (self.revision, self.new, self._has_passages, self._collection)
+        self._connection.execute(UPDATE_COLLECTION, values)
         if self._rebuild_keywords:
             self._keywords.fill()
-        self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
-        self._connection.execute("COMMIT")
+        commit(self._connection, self.revision)
 
-    def _upsert_one(self, document: Document, vectors: Sequence[bytes]) -> list[int]:
+    def _upsert_text(self, document: Document) -> int:
+        """Insert or replace all but the passages. Return the row."""
         metadata = orjson.dumps(document.metadata).decode()
         text_checksum = checksum(document.id, document.text, metadata)
         values = (document.text, metadata, self.revision, text_checksum, document.is_truncated)
-        query = f"{STORED} WHERE collection = ? AND id = ?"
-        stored = self._connection.execute(query, (self._collection, document.id)).fetchone()
+        stored = self._stored(document.id)
+        row: int
         if stored is None:
             (row,) = self._connection.execute(INSERT, (*values, document.id, self._collection)).fetchone()
             self.new += 1
+            self._keywords.add(row, document.text)
         else:
             row = stored[0]
             self._connection.execute(UPDATE, (*values, row))
-            self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-        if stored is None:
-            self._keywords.add(row, document.text)
-        elif stored[2] != document.text.encode() or _is_damaged(stored):
-            self._forget(stored)
-            self._keywords.add(row, document.text)
-        add_fields(self._connection, self._collection, row, document.metadata)
-        return self._replace_passages(row, document, vectors)
+            if stored[2] != document.text.encode() or _is_damaged(stored):
+                self._remove_keywords(stored)
+                self._keywords.add(row, document.text)
+        replace_fields(self._connection, self._collection, row, document.metadata)
+        return row
 
     def _replace_passages(self, row: int, document: Document, vectors: Sequence[bytes]) -> list[int]:
-        """Numbers that rise with the place in the document; those that it has come first: indexes grow with numbers."""
-        there = self._passages_of(row)
+        """Store a document's passages. Return their numbers, which rise with the place in the document.
+
+        The numbers that it has are used again: indexes grow with the largest number.
+        """
+        before = self._passages_of(row)
         self._connection.execute("DELETE FROM passages WHERE row = ?", (row,))
-        self.removed += there[len(vectors) :]
+        self.removed += before[len(vectors) :]
         numbers: list[int] = []
-        for number, span, vector in zip_longest(there[: len(vectors)], document.spans, vectors):
+        for number, span, vector in zip_longest(before[: len(vectors)], document.spans, vectors):
             values = (number, row, self._collection, *span, vector, checksum(vector))
             numbers += self._connection.execute(INSERT_PASSAGE, values).fetchone()
         self._has_passages = self._has_passages or numbers != [row]
         return numbers
 
+    def _stored(self, id_: str) -> Stored | None:
+        query, values = f"{STORED} WHERE collection = ? AND id = ?", (self._collection, id_)
+        stored: Stored | None = self._connection.execute(query, values).fetchone()
+        return stored
+
+    def _all_stored(self, rows: Sequence[int]) -> Iterator[Stored]:
+        """Yield the documents of the rows that exist."""
+        for row in rows:
+            yield from self._connection.execute(f"{STORED} WHERE row = ?", (row,)).fetchall()
+
     def _passages_of(self, row: int) -> list[int]:
         query = "SELECT passage FROM passages WHERE row = ? ORDER BY passage"
         return [passage for (passage,) in self._connection.execute(query, (row,))]
 
-    def _forget(self, stored: Stored) -> None:
-        """Remove a document as it was from the keywords."""
-        row, _, text, _, _ = stored
+    def _remove_keywords(self, stored: Stored) -> None:
         if _is_damaged(stored):
             self._rebuild_keywords = True
         elif not self._rebuild_keywords:
-            self._keywords.remove(row, text.decode())
+            self._keywords.remove(stored[0], stored[2].decode())
+
+
+def rows_of(connection: sqlite3.Connection, collection: int, ids: Sequence[str]) -> list[int]:
+    """Return the rows of the ids that exist in a collection, without repeats."""
+    query = "SELECT row FROM documents WHERE collection = ? AND id = ?"
+    return [row for id_ in dict.fromkeys(ids) for (row,) in connection.execute(query, (collection, id_))]
 
 
 def _is_damaged(stored: Stored) -> bool:
     _, id_, text, metadata, expected = stored
     return checksum(id_, text, metadata) != expected
+
+
+def _check(stored: Stored) -> None:
+    """Raises: Damaged: a document's checksum differs."""
+    if _is_damaged(stored):
+        raise damaged_document(stored[1].decode(errors="replace"), "text or metadata")

@@ -101,7 +101,7 @@ def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tm
     assert found(collections, "default", Query(words="kettle")) == ["a kettle"]
     assert not [*tmp_path.glob("index_*")]
     left = {
-        table: collections._opener._store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        table: collections._opener._store.writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         for table in ("documents", "passages", "fields", "collections")
     }
     assert left == {"documents": 1, "passages": 1, "fields": 1, "collections": 1}
@@ -113,12 +113,12 @@ def test_a_drop_that_fails_leaves_the_collection_as_it_was(
     collections: Collections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(collections, "shop", a="one")
-    collections._opener._store._writer.execute(
+    collections._opener._store.writer.execute(
         "CREATE TRIGGER full BEFORE DELETE ON collections BEGIN SELECT RAISE(FAIL, 'x'); END"
     )
     with pytest.raises(Exception, match="x"):
         collections.drop("shop")
-    collections._opener._store._writer.execute("DROP TRIGGER full")
+    collections._opener._store.writer.execute("DROP TRIGGER full")
     assert found(collections, "shop", Query(words="one")) == ["one"]
     many_in_lists(collections, "shop")  # still kept up
 
@@ -205,7 +205,7 @@ def test_damage_is_reported_with_its_collection(collections: Collections, tmp_pa
             return verify(file)
 
     assert faults() == []
-    writer = collections._opener._store._writer
+    writer = collections._opener._store.writer
     writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
     writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
     writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")

@@ -135,7 +135,7 @@ def test_keywords_follow_every_change_but_failed_ones(
 
 def test_a_full_disk_changes_neither_texts_nor_keywords(tmp_path: Path, store: DocumentStore) -> None:
     put(store, {"a": "a red kettle"})
-    store._writer.execute("PRAGMA max_page_count = 30")
+    store.writer.execute("PRAGMA max_page_count = 30")
     with pytest.raises(StorageFull):
         put(store, {"a": "a blue kettle", "b": "word " * 100_000})
     assert set(found(store, "red")) == {"a"}
@@ -182,7 +182,7 @@ def test_after_a_kill_keywords_and_texts_are_of_the_same_moment(tmp_path: Path) 
 
 def test_replaced_damaged_text_leaves_no_keyword(tmp_path: Path, store: DocumentStore) -> None:
     put(store, {"a": "a red kettle", "b": "a blue kettle"})
-    store._writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")  # as a flipped bit does
+    store.writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")  # as a flipped bit does
     put(store, {"a": "a green kettle"})
     assert not found(store, "red")
     assert set(found(store, "green kettle")) == {"a", "b"}
@@ -197,8 +197,8 @@ def test_verify_takes_documents_of_any_length_for_sound(tmp_path: Path, store: D
 def test_keywords_of_other_rules_are_made_anew_at_the_next_start(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, {"a": "a red kettle"})
-    KeywordIndex(store._writer, DEFAULT).remove(1, "a red kettle")
-    store._writer.execute("UPDATE store SET value = '0-1.0' WHERE key = 'keywords'")
+    KeywordIndex(store.writer, DEFAULT).remove(1, "a red kettle")
+    store.writer.execute("UPDATE store SET value = '0-1.0' WHERE key = 'keywords'")
     store.close()
     before = (tmp_path / STORE).read_bytes()
     with closing(open_store(tmp_path, read_only=True)) as beside:
@@ -215,8 +215,8 @@ def test_a_reader_makes_keywords_of_each_collection_anew(tmp_path: Path) -> None
     put(store, {"a": "a red kettle"})
     put(store.of(number), {"b": "a blue kettle"})
     for collection, text in ((DEFAULT, "a red kettle"), (number, "a blue kettle")):
-        KeywordIndex(store._writer, collection).remove(collection, text)
-    store._writer.execute("UPDATE store SET value = '1-14.0.0' WHERE key = 'keywords'")
+        KeywordIndex(store.writer, collection).remove(collection, text)
+    store.writer.execute("UPDATE store SET value = '1-14.0.0' WHERE key = 'keywords'")
     store.close()
     with closing(open_store(tmp_path, read_only=True)) as beside:
         for _ in range(2):

@@ -48,7 +48,7 @@ def test_a_store_without_documents_can_become_another_models(reopen: Open) -> No
 
 def test_a_full_disk_is_507_and_loses_nothing_accepted(collection: Collection) -> None:
     put(collection, {"a": EAST})
-    collection._store._writer.execute("PRAGMA max_page_count = 20")
+    collection._store.writer.execute("PRAGMA max_page_count = 20")
     with pytest.raises(StorageFull, match="disk"):
         collection.put([Document("big", "x" * 10**6, {})], NORTH[None])
     assert ids(collection, EAST, 5) == ["a"]
@@ -121,17 +121,11 @@ def test_a_replaced_document_uses_up_no_row_number(collection: Collection) -> No
 def test_log_is_folded_beside_readers_and_may_fail(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("service.documents.store.connections.FOLD_AFTER_CHANGES", 100)
+    monkeypatch.setattr("service.documents.store.connections.FOLD_EVERY_CHANGES", 100)
     log = tmp_path / f"{STORE}-wal"
     for number in range(400):
         put(collection, {f"d{number}": unit(1, number, 0, 0)})
     assert log.stat().st_size < 3_000_000  # every page of every change is 8 MB
-    connections = collection._store._connections
-    broken = Mock(wraps=connections.writer)
-    broken.total_changes = 10**9
-    broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
-    monkeypatch.setattr(connections, "writer", broken)
-    connections._fold_log()
+    collection._store.fold_log(Mock(execute=Mock(side_effect=sqlite3.OperationalError("database or disk is full"))))
     assert "log not merged" in caplog.text
-    monkeypatch.undo()
     assert len(ids(collection, EAST, 5)) == 5
