@@ -2,14 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -63,64 +56,45 @@ class Metrics:
         self.refused_connections = Counter(
             "crosslet_refused_connections", "Connections refused at the limit of open files.", registry=registry
         )
-        self._gauge("crosslet_process_resident_bytes", "Resident memory of the process.", resident_bytes)
+        resident = Gauge("crosslet_process_resident_bytes", "Resident memory of the process.", registry=registry)
+        resident.set_function(resident_bytes)
         build = Gauge("crosslet_build_info", "Always 1.", ["version", "model", "fingerprint"], registry=registry)
         build.labels(VERSION, manifest.name, manifest.fingerprint).set(1)
 
     def watch(
-        self,
-        *,
-        queue_depth: Callable[[], int],
-        collections: Collections,
-        cache: VectorCache,
-        memory_budget_bytes: int,
+        self, *, queue_depth: Callable[[], int], collections: Collections, cache: VectorCache, memory_budget_bytes: int
     ) -> None:
-        """Register gauges that are read on each scrape. Call once."""
-        self._gauge("crosslet_memory_budget_bytes", "CROSSLET_MEMORY_BUDGET; 0 = none.", lambda: memory_budget_bytes)
-        self._gauge("crosslet_queue_depth", "Accepted texts that wait.", queue_depth)
-        self._gauge("crosslet_index_documents", "Documents of all collections.", collections.count)
-        self._gauge("crosslet_index_bytes", "Memory of the indexes.", lambda: collections.size_bytes)
-        self._registry.register(_PerCollection(collections))
-        self._gauge("crosslet_cache_bytes", "Memory of the cache of vectors.", lambda: cache.size_bytes)
-        self._count("crosslet_cache_hits", "Texts whose vector was in the cache.", lambda: cache.hits)
-        self._count("crosslet_cache_misses", "Texts whose vector was not in the cache.", lambda: cache.misses)
+        """Register what is read on each scrape. Call once."""
+
+        class Readings(Collector):
+            def collect(self) -> Iterable[Metric]:
+                yield GaugeMetricFamily(
+                    "crosslet_memory_budget_bytes", "CROSSLET_MEMORY_BUDGET; 0 = none.", memory_budget_bytes
+                )
+                yield GaugeMetricFamily("crosslet_queue_depth", "Accepted texts that wait.", queue_depth())
+                yield GaugeMetricFamily(
+                    "crosslet_index_documents", "Documents of all collections.", collections.count()
+                )
+                yield GaugeMetricFamily("crosslet_index_bytes", "Memory of the indexes.", collections.size_bytes)
+                yield from _per_collection(collections)
+                yield GaugeMetricFamily("crosslet_cache_bytes", "Memory of the cache of vectors.", cache.size_bytes)
+                hits, misses = "Texts whose vector was in the cache.", "Texts whose vector was not in the cache."
+                yield CounterMetricFamily("crosslet_cache_hits", hits, value=cache.hits)
+                yield CounterMetricFamily("crosslet_cache_misses", misses, value=cache.misses)
+
+        self._registry.register(Readings())
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
-        Gauge(name, description, registry=self._registry).set_function(read)
 
-    def _count(self, name: str, description: str, read: Callable[[], int]) -> None:
-        self._registry.register(_Counted(name, description, read))
-
-
-class _PerCollection(Collector):
+def _per_collection(collections: Collections) -> Iterable[Metric]:
     """Documents and memory by collection: a label each, at most CROSSLET_MAX_COLLECTIONS."""
-
-    def __init__(self, collections: Collections) -> None:
-        self._collections = collections
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the values of the present collections."""
-        names = ["collection"]
-        documents = GaugeMetricFamily("crosslet_collection_documents", "Documents of a collection.", labels=names)
-        size = GaugeMetricFamily("crosslet_collection_index_bytes", "Memory of a collection's index.", labels=names)
-        for name, index in self._collections.named().items():
-            documents.add_metric([name], count_of(index))
-            size.add_metric([name], index.size_bytes)
-        yield from (documents, size)
-
-
-class _Counted(Collector):
-    """A counter whose value is read from elsewhere; exposed as <name>_total."""
-
-    def __init__(self, name: str, description: str, read: Callable[[], int]) -> None:
-        self._name = name
-        self._description = description
-        self._read = read
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield its current value."""
-        yield CounterMetricFamily(self._name, self._description, value=self._read())
+    names = ["collection"]
+    documents = GaugeMetricFamily("crosslet_collection_documents", "Documents of a collection.", labels=names)
+    size = GaugeMetricFamily("crosslet_collection_index_bytes", "Memory of a collection's index.", labels=names)
+    for name, index in collections.named().items():
+        documents.add_metric([name], count_of(index))
+        size.add_metric([name], index.size_bytes)
+    return documents, size

@@ -18,18 +18,7 @@ from service.api.body_limit import BodyLimit
 from service.api.request_log import RequestLog
 from service.api.response_limit import ResponseLimit
 from service.api.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
-from service.api.routes import (
-    backup,
-    collections,
-    documents,
-    embed,
-    health,
-    openai,
-    pages,
-    rerank,
-    search,
-    similarity,
-)
+from service.api.routes import backup, collections, documents, embed, health, openai, pages, rerank, search, similarity
 from service.api.routes.backup import Backups
 from service.api.routing import Dispatch, PathPrefix, RouteTable
 from service.errors import ServiceError, StartError

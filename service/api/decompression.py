@@ -4,7 +4,6 @@ Kilobytes may decompress to gigabytes, so the output is counted as it is produce
 """
 
 import zlib
-from typing import Protocol
 
 from service.errors import MalformedBody, TooLarge, UnknownEncoding
 
@@ -13,34 +12,21 @@ FREE_BYTES = 1_000_000  # that any body may decompress to
 MAX_MEMBERS = 1000  # gzip members in one body: even an empty one costs set-up time
 
 
-class Decoder(Protocol):
-    """Decodes a body part by part, as it arrives."""
+class Decoder:
+    """Decodes a body part by part, as it arrives. This one leaves it as it is."""
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
         """Return the next part decoded, cut at `at_most_bytes` (not 0). Do not call again after a cut.
 
         Raises: MalformedBody: the part is not in the declared encoding.  TooLarge: the body is compressed too much.
         """
-
-    def end(self) -> None:
-        """Check that the body is complete.
-
-        Raises: MalformedBody: it is not.
-        """
-
-
-class Plain:
-    """Passes an uncompressed body through."""
-
-    def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
-        """Return the part, cut."""
         return part[:at_most_bytes]
 
     def end(self) -> None:
-        """Do nothing: any length is complete."""
+        """Raises: MalformedBody: the body is not complete."""
 
 
-class Gunzip:
+class Gunzip(Decoder):
     """Decompresses gzip: one member, or several whose contents are joined (RFC 1952, section 2.2)."""
 
     def __init__(self) -> None:
@@ -90,7 +76,7 @@ def decoder_of(content_encoding: str) -> Decoder:
     """
     encoding = content_encoding.strip().lower()
     if encoding in {"", "identity"}:
-        return Plain()
+        return Decoder()
     if encoding in {"gzip", "x-gzip"}:
         return Gunzip()
     raise UnknownEncoding("the body's content-encoding is unknown; send gzip, or an uncompressed body")

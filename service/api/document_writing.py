@@ -65,9 +65,9 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
             What `Embedder` does.
     """
     owners = owners_of(documents).tolist()
-    batch = await embedder.embed_checked(
+    batch = await embedder.compute(
         parts_of(documents),
-        prompt=embedder.prompts.document,
+        prompt=runtime.encoder.prompts.document,
         place=lambda position: _place(owners[position]),
         skip_failed=True,
         space=embedder.document_space,

@@ -7,7 +7,6 @@ same endpoints with the same arguments. A body that it cannot parse goes to Fast
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -88,60 +87,47 @@ class JsonRoute(APIRoute):
         return handle
 
 
-@dataclass(frozen=True)
+async def _itself(request: Request) -> Request:
+    return request
+
+
 class EndpointCall:
-    """An endpoint that is called without FastAPI.
+    """An endpoint that is called without FastAPI. It takes the request, dependencies, and at most one body."""
 
-    body_type: of its body; None: it takes none, or reads it from the request.
-    make: how each other argument is made, by its name.
-    """
-
-    endpoint: Callable[..., Awaitable[Response]]
-    body_name: str
-    body_type: TypeAdapter[Any] | None
-    make: dict[str, MakeArgument]
+    def __init__(self, endpoint: Callable[..., Awaitable[Response]]) -> None:
+        """Raises: TypeError: more than one parameter is a body."""
+        self._endpoint = endpoint
+        self._make: dict[str, MakeArgument] = {}  # how each argument but the body is made
+        bodies: dict[str, Any] = {}
+        for name, parameter in inspect.signature(endpoint).parameters.items():
+            marks = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else ()
+            make = next((mark.dependency for mark in marks if isinstance(mark, Depends)), None)
+            if parameter.annotation is Request:
+                make = _itself
+            if make is None:
+                bodies[name] = parameter.annotation
+            else:
+                self._make[name] = make
+        if len(bodies) > 1:
+            raise TypeError(f"{endpoint.__name__} takes {', '.join(bodies)}; without FastAPI it can take one body")
+        self._body_name, body = next(iter(bodies.items()), ("", None))
+        self._validate = TypeAdapter(body).validate_python if bodies else None
 
     async def answer(self, request: Request, content: bytes = b"") -> Response | None:
         """Return the endpoint's answer, or that of the ServiceError it raises. None: the body is invalid."""
         arguments: dict[str, Any] = {}
-        if self.body_type is not None:
-            validate = self.body_type.validate_python
+        if (validate := self._validate) is not None:
             try:
                 # No variable holds the parsed JSON: it may be large.
-                arguments[self.body_name] = await parsed(request, content, lambda: validate(loads(content)))
+                arguments[self._body_name] = await parsed(request, content, lambda: validate(loads(content)))
             except (orjson.JSONDecodeError, ValidationError):
                 return None
-        for name, make in self.make.items():
+        for name, make in self._make.items():
             arguments[name] = await make(request)
         try:
-            return await self.endpoint(**arguments)
+            return await self._endpoint(**arguments)
         except ServiceError as exc:
             return await on_service_error(request, exc)
 
 
-@cache  # an endpoint may have several paths
-def endpoint_call(endpoint: Callable[..., Awaitable[Response]]) -> EndpointCall:
-    """Return how to call an endpoint, by its signature.
-
-    Raises: TypeError: more than one parameter is neither the request nor a dependency.
-    """
-    parameters = inspect.signature(endpoint).parameters
-    make = {name: made for name, parameter in parameters.items() if (made := _maker(parameter.annotation)) is not None}
-    bodies = [name for name in parameters if name not in make]
-    if len(bodies) > 1:
-        raise TypeError(f"{endpoint.__name__} takes {', '.join(bodies)}; without FastAPI it can take one body")
-    name = bodies[0] if bodies else ""
-    return EndpointCall(endpoint, name, TypeAdapter(parameters[name].annotation) if name else None, make)
-
-
-def _maker(annotation: object) -> MakeArgument | None:
-    """Return what makes a parameter's value of a request, or None if the parameter is the body."""
-    if annotation is Request:
-        return _itself
-    if get_origin(annotation) is not Annotated:
-        return None
-    return next((mark.dependency for mark in get_args(annotation) if isinstance(mark, Depends)), None)
-
-
-async def _itself(request: Request) -> Request:
-    return request
+endpoint_call = cache(EndpointCall)  # an endpoint may have several paths

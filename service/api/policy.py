@@ -24,31 +24,22 @@ class Access(Enum):
 
 @dataclass(frozen=True)
 class Policy:
-    """What an endpoint declares.
+    """What an endpoint declares, as its decorator.
 
     access: which requests it answers.
     strict: refuse unknown query parameters; other routes ignore them, as TEI and OpenAI do.
-    fast: answer ordinary JSON requests without FastAPI (ADR 6).
     lines: the endpoint for bodies with one JSON document per line, which it reads while they arrive. All other bodies
         are read whole, within CROSSLET_MAX_BODY_BYTES, before an endpoint is called.
     """
 
     access: Access
     strict: bool = False
-    fast: bool = False
     lines: Callable[..., Any] | None = None
 
-
-def policy(
-    access: Access, *, strict: bool = False, fast: bool = False, lines: Callable[..., Any] | None = None
-) -> Callable[[Endpoint], Endpoint]:
-    """Declare an endpoint's policy. Stands below the router's decorator."""
-
-    def declare(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, ATTRIBUTE, Policy(access, strict, fast, lines))
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        """Declare this policy of an endpoint. Stands below the router's decorator."""
+        setattr(endpoint, ATTRIBUTE, self)
         return endpoint
-
-    return declare
 
 
 def policy_of(route: Route | Mount) -> Policy:

@@ -6,18 +6,16 @@ N passages
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 from urllib.parse import quote
 
 import numpy as np
-from fastapi import Depends, Request
 
-from service.api.request import Embedder, cost_headers, one_or_listed, runtime_of
+from service.api.request import Embedder, cost_headers, one_or_listed
 from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input
 from service.engine.scorers import ScoreArray, Scorer
 from service.errors import InvalidInput
-from service.runtime import Steps
+from service.runtime import Runtime, Steps
 
 RANKED_BY = "x-reranker"
 
@@ -74,72 +72,53 @@ class ScorerInputs:
         return best_N
 
 
-class Ranker:
-    """Scores passages with the loaded models, through the queue of texts and within its limits."""
+def check_cut(runtime: Runtime, tokens: int, *, windows: bool) -> None:
+    """Refuse a request to cut passages after `tokens`, unless every model reads at most as many.
 
-    def __init__(self, request: Request) -> None:
-        self._runtime = runtime_of(request)
-        self._embedder = Embedder(request)
-
-    def check_cut(self, tokens: int, *, windows: bool) -> None:
-        """Refuse a request to cut passages after `tokens`, unless every model reads at most as many.
-
-        Raises: InvalidInput: passages are cut where a model stops reading, or not at all.
-        """
-        reranker = self._runtime.reranker
-        lengths = [self._runtime.manifest.max_length] + ([reranker.manifest.max_length] if reranker else [])
-        if windows:
-            raise InvalidInput("max_tokens_per_doc has no effect with windows, which read all of a passage: send one")
-        if tokens < max(lengths):
-            raise InvalidInput(
-                f"max_tokens_per_doc is {tokens}; a passage is cut where a model stops reading, here after "
-                f"{max(lengths)} tokens: leave it out, or send shorter passages"
-            )
-
-    async def rank(
-        self, query: str, passages: Sequence[str], *, name: str, truncate: bool = True, windows: bool = False
-    ) -> Ranking:
-        """Score passages; a score never depends on the other passages.
-
-        Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
-        Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
-        """
-        place = one_or_listed(name, passages)
-        self._embedder.check([query], name="query", place=one_or_listed("query", query))
-        self._embedder.check(passages, name=name, place=place)
-        read = await self._inputs(query, passages, name=name, windows=windows)
-        owners = [owner for part in read for owner in part.owners]
-
-        def place_of(position: int) -> str:
-            owner = owners[position]
-            return "query" if owner is None else place(owner)
-
-        # One job: both models share its turns in the queue, its time limit and its cost.
-        batch = await self._embedder.compute(
-            [text for part in read for text in part.inputs], place=place_of, truncate=truncate
-        )
-        cut = {owners[position] for position in batch.truncated}
-        scoring = self._runtime.scoring
-        scores_N, raw_N = scoring.scores([part.best(batch, len(passages)) for part in read])
-        return Ranking(
-            scores_N=scores_N,
-            raw_N=raw_N,
-            batch=dataclasses.replace(batch, truncated=tuple(sorted(owner for owner in cut if owner is not None))),
-            is_query_cut=None in cut or batch.is_query_cut,
-            ranked_by=scoring.name,
+    Raises: InvalidInput: passages are cut where a model stops reading, or not at all.
+    """
+    if windows:
+        raise InvalidInput("max_tokens_per_doc has no effect with windows, which read all of a passage: send one")
+    longest = max(runtime.manifest.max_length, runtime.reranker.manifest.max_length if runtime.reranker else 0)
+    if tokens < longest:
+        raise InvalidInput(
+            f"max_tokens_per_doc is {tokens}; a passage is cut where a model stops reading, here after "
+            f"{longest} tokens: leave it out, or send shorter passages"
         )
 
-    async def _inputs(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[ScorerInputs]:
-        """Return the inputs of each scorer. To cut windows, whole passages are tokenised."""
-        scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
-        if not windows:
-            return [_whole_passages(scorer, query, passages) for scorer in scorers]
 
-        cutting = _windows(scorers, query, passages, name=name, limit=limit)
-        with self._embedder.memory_for([query, *passages]):
-            return await self._embedder.prepare(
+async def rank(
+    embedder: Embedder, query: str, passages: Sequence[str], *, name: str, truncate: bool, windows: bool
+) -> Ranking:
+    """Score passages with the loaded models; a score never depends on the other passages.
+
+    Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
+    Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
+    """
+    place, scoring = one_or_listed(name, passages), embedder.runtime.scoring
+    embedder.check([query], name="query", place=one_or_listed("query", query))
+    embedder.check(passages, name=name, place=place)
+    if windows:  # to cut them, whole passages are tokenised
+        cutting = _windows(scoring.scorers, query, passages, name=name, limit=embedder.runtime.settings.max_texts)
+        with embedder.memory_for([query, *passages]):
+            read = await embedder.prepare(
                 cutting, what="cutting windows", way_out="send fewer texts, or shorter ones, or leave windows out"
             )
+    else:
+        read = [_whole_passages(scorer, query, passages) for scorer in scoring.scorers]
+    owners = [owner for part in read for owner in part.owners]
+
+    def place_of(position: int) -> str:
+        owner = owners[position]
+        return "query" if owner is None else place(owner)
+
+    # One job: both models share its turns in the queue, its time limit and its cost.
+    inputs = [text for part in read for text in part.inputs]
+    batch = await embedder.compute(inputs, place=place_of, truncate=truncate)
+    cut = {owners[position] for position in batch.truncated}
+    scores_N, raw_N = scoring.scores([part.best(batch, len(passages)) for part in read])
+    batch = dataclasses.replace(batch, truncated=tuple(sorted(owner for owner in cut if owner is not None)))
+    return Ranking(scores_N, raw_N, batch, is_query_cut=None in cut or batch.is_query_cut, ranked_by=scoring.name)
 
 
 def _whole_passages(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
@@ -169,10 +148,3 @@ def _windows(
             yield
         scorer_inputs.append(ScorerInputs(scorer, inputs, owners))
     return scorer_inputs
-
-
-async def _ranker(request: Request) -> Ranker:
-    return Ranker(request)
-
-
-RankerDependency = Annotated[Ranker, Depends(_ranker)]

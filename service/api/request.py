@@ -13,13 +13,12 @@ import numpy.typing as npt
 from fastapi import Depends, Request
 from starlette.types import Message, Scope
 
-from service.api.schemas.embed import VectorOptions
+from service.api.schemas.embed import ReadingOptions, VectorOptions
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.pairs import Input, Pair
 from service.errors import ClientGone, InvalidInput, TextTooLong
 from service.model.encoder import TextInput
-from service.model.prompts import Prompts
-from service.model.spaces import SpaceMap, Spaces
+from service.model.spaces import SpaceMap
 from service.model.tokenizer import MOST_CHARS, normalised_length
 from service.runtime import Runtime, Steps
 
@@ -114,93 +113,72 @@ def one_or_listed(name: str, value: object) -> Place:
 
 
 class Embedder:
-    """Embeds the texts of one request."""
+    """Embeds the texts of one request, in order."""
 
     def __init__(self, request: Request) -> None:
+        self.runtime = runtime_of(request)
         self._request = request
-        self._runtime = runtime_of(request)
         self._facts: RequestFacts = request.state.facts
-
-    @property
-    def prompts(self) -> Prompts:
-        """The model's prompts."""
-        return self._runtime.encoder.prompts
-
-    @property
-    def spaces(self) -> Spaces:
-        """The spaces into which vectors may be mapped."""
-        return self._runtime.encoder.spaces
 
     @property
     def document_space(self) -> SpaceMap | None:
         """The space of documents and search queries; None: the model's own."""
-        return self._runtime.encoder.spaces.chosen(self._runtime.settings.space or None)
+        return self.runtime.encoder.spaces.chosen(self.runtime.settings.space or None)
 
     async def embed(
         self,
         texts: Sequence[TextInput],
+        options: ReadingOptions,
         *,
         name: str,
-        prompt: str,
-        place: Place | None = None,
+        place: Place,
+        limit: Limit = "max_texts",
+        prefix: str = "",
+    ) -> EncodedBatch:
+        """Embed texts as a request's options say.
+
+        Args:   name: of the field, for error messages.  place: names one text.
+                limit: the setting that says how many texts there may be.  prefix: of the options' names.
+        Raises: InvalidInput: no text, too many, an empty one, an option that the model does not have.
+                TextTooLong: a text is over the limit, or needs truncation and that is not allowed.
+                What `compute` does.
+        """
+        prompt = self.runtime.encoder.prompts.chosen(options.prompt_name, options.input_type, place=prefix)
+        space = self.runtime.encoder.spaces.chosen(options.space, place=prefix)
+        self.check(texts, name=name, place=place, limit=limit)
+        dim = self.runtime.manifest.dim if space is None else space.dim
+        dimensions = options.dimensions if isinstance(options, VectorOptions) else None
+        if dimensions is not None and dimensions > dim:
+            raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
+        batch = await self.compute(texts, place=place, prompt=prompt, truncate=options.may_cut, space=space)
+        if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
+            return replace(batch, embeddings=_shortened(batch.embeddings, options))
+        return batch
+
+    async def compute(
+        self,
+        texts: Sequence[Input],
+        *,
+        place: Place,
+        prompt: str = "",
         truncate: bool = True,
         skip_failed: bool = False,
-        dimensions: int | None = None,
         space: SpaceMap | None = None,
-        limit: Limit = "max_texts",
     ) -> EncodedBatch:
-        """Embed texts, in order.
+        """Embed checked texts, and score pairs.
 
-        Args:   name: of the field, for error messages.  place: names one text; default: name[position].
-                prompt: prepended to each text; its tokens count.
+        Args:   prompt: prepended to each text; its tokens count.
                 skip_failed: report texts that fail in the batch's `failed`, unless all fail.
-                dimensions: how many the caller will keep; checked before anything is computed.
                 space: to map the vectors into; None: the model's own.
-                limit: the setting that says how many texts there may be.
-        Raises: InvalidInput: no text, too many, an empty one, too many dimensions, or token ids with a prompt.
-                TextTooLong: a text is over the limit, or needs truncation and `truncate` is false.
+        Raises: InvalidInput: token ids with a prompt.  TextTooLong: a text must be cut and `truncate` is false.
                 TooLarge, Overloaded, NotReady, InferenceFailed: from pool and memory budget.
                 ClientGone: the client disconnected.
         """
-        place = place or one_or_listed(name, texts)
-        self.check(texts, name=name, place=place, limit=limit)
-        dim = self._runtime.manifest.dim if space is None else space.dim
-        if dimensions is not None and dimensions > dim:
-            raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
-        return await self.embed_checked(
-            texts, prompt=prompt, place=place, truncate=truncate, skip_failed=skip_failed, space=space
-        )
-
-    async def embed_checked(
-        self,
-        texts: Sequence[TextInput],
-        *,
-        prompt: str,
-        place: Place,
-        truncate: bool = True,
-        skip_failed: bool = False,
-        space: SpaceMap | None = None,
-    ) -> EncodedBatch:
-        """Embed texts that were checked; as `embed`."""
         texts = _prefixed(prompt, texts, place) if prompt else texts
-        batch = await self.compute(texts, place=place, truncate=truncate, skip_failed=skip_failed)
-        if space is None:
-            return batch
-        # After the cache, which holds the model's own vectors. In a thread: 512 vectors take tens of milliseconds.
-        mapped_BE = await asyncio.to_thread(space, batch.embeddings)
-        return replace(batch, embeddings=mapped_BE)
-
-    async def compute(
-        self, texts: Sequence[Input], *, place: Place, truncate: bool = True, skip_failed: bool = False
-    ) -> EncodedBatch:
-        """Embed checked texts without a prompt; a pair gives its score.
-
-        Raises: as `embed`, except for what `check` refuses.
-        """
         try:
             with self.memory_for(texts):
                 self._facts.texts += len(texts)
-                encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
+                encoding = self.runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
                 batch = await while_connected(self._request, encoding)
         except InputError as exc:
             raise exc.cause.at(place(exc.position)) from exc.cause.__cause__
@@ -209,14 +187,17 @@ class Embedder:
             facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}
             logger.error("texts failed", exc_info=first.__cause__, extra=facts)
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
-        return batch
+        if space is None:
+            return batch
+        # After the cache, which holds the model's own vectors. In a thread: 512 vectors take tens of milliseconds.
+        return replace(batch, embeddings=await asyncio.to_thread(space, batch.embeddings))
 
     def memory_for(self, texts: Sequence[Input]) -> AbstractContextManager[None]:
         """Reserve the memory to tokenise texts while the context lasts. Raises: TooLarge, Overloaded."""
-        if not self._runtime.settings.memory_budget:  # skip measuring the texts
+        if not self.runtime.settings.memory_budget:  # skip measuring the texts
             return nullcontext()
-        pool = self._runtime.pool
-        return self._runtime.memory.texts(
+        pool = self.runtime.pool
+        return self.runtime.memory.texts(
             len(texts),
             waiting=pool.depth + pool.backlog,
             longest_chars=max(map(_length, texts)),
@@ -228,21 +209,18 @@ class Embedder:
 
         Raises: InvalidInput: they take longer than `request_timeout_s`.  ClientGone.  And what the steps raise.
         """
-        limit_s = self._runtime.settings.request_timeout_s
+        limit_s = self.runtime.settings.request_timeout_s
         try:
-            return await while_connected(self._request, self._runtime.preparation.run(steps, limit_s=limit_s))
+            return await while_connected(self._request, self.runtime.preparation.run(steps, limit_s=limit_s))
         except TimeoutError as exc:
             raise InvalidInput(
                 f"{what} takes longer than {limit_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}"
             ) from exc
 
     def check(self, texts: Sequence[TextInput], *, name: str, place: Place, limit: Limit = "max_texts") -> None:
-        """Refuse what `embed` would refuse, without embedding.
-
-        Raises: InvalidInput, TextTooLong: as `embed`.
-        """
+        """Raises: InvalidInput: no text, too many, or an empty one.  TextTooLong: one is over the limit."""
         self.check_count(len(texts), name=name, limit=limit)
-        longest = self._runtime.settings.max_text_chars
+        longest = self.runtime.settings.max_text_chars
         empty = next((position for position, text in enumerate(texts) if not text), None)
         if empty is not None:
             raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
@@ -260,14 +238,14 @@ class Embedder:
 
     def check_count(self, count: int, *, name: str, limit: Limit = "max_texts") -> None:
         """Raises: InvalidInput: there are no texts, or too many."""
-        most: int = getattr(self._runtime.settings, limit)
+        most: int = getattr(self.runtime.settings, limit)
         if not count:
             raise InvalidInput(f"{name} is empty; send at least one text")
         if count > most:
             raise InvalidInput(f"{name} has {count} texts; the limit is {most} (CROSSLET_{limit.upper()})")
 
     def _account(self, batch: EncodedBatch) -> None:
-        metrics = self._runtime.metrics
+        metrics = self.runtime.metrics
         self._facts.tokens += batch.tokens
         metrics.tokens.inc(batch.tokens)
         metrics.truncated_inputs.inc(len(batch.truncated))
@@ -277,20 +255,28 @@ class Embedder:
 
 def cost_headers(batch: EncodedBatch) -> dict[str, str]:
     """Return the headers of an inference answer."""
-    count = len(batch.truncated)
-    positions = f"; indices={','.join(map(str, batch.truncated))}" if 0 < count <= MOST_LISTED_POSITIONS else ""
+    truncated = truncated_of(batch.truncated)
+    return cost_of(batch.tokens, truncated, queue_s=batch.queue_s, inference_s=batch.inference_s)
+
+
+def truncated_of(positions: Sequence[int]) -> str:
+    """Say how many texts were truncated and, of a few, which."""
+    indices = f"; indices={','.join(map(str, positions))}" if 0 < len(positions) <= MOST_LISTED_POSITIONS else ""
+    return f"{len(positions)}{indices}"
+
+
+def cost_of(tokens: int, truncated: str, *, queue_s: float, inference_s: float) -> dict[str, str]:
+    """Return the headers of a cost."""
     return {
-        "x-tokens": str(batch.tokens),
-        "x-truncated": f"{count}{positions}",
-        "x-queue-ms": f"{batch.queue_s * 1000:.2f}",
-        "x-inference-ms": f"{batch.inference_s * 1000:.2f}",
+        "x-tokens": str(tokens),
+        "x-truncated": truncated,
+        "x-queue-ms": f"{queue_s * 1000:.2f}",
+        "x-inference-ms": f"{inference_s * 1000:.2f}",
     }
 
 
-def shown_vectors(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
-    """Keep each vector's first `dimensions` dimensions (None: all), rescaled to norm 1 unless `normalize` is false."""
-    if wanted.dimensions is None or wanted.dimensions == embedding_BD.shape[1]:
-        return embedding_BD
+def _shortened(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
+    """Keep each vector's first `dimensions` dimensions, rescaled to norm 1 unless `normalize` is false."""
     kept_BD = embedding_BD[:, : wanted.dimensions]
     if wanted.normalize is False:
         return kept_BD
@@ -299,13 +285,14 @@ def shown_vectors(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) 
     return kept
 
 
-def _prefixed(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
-    prefixed = [prompt + text for text in texts if isinstance(text, str)]
-    if len(prefixed) < len(texts):
-        position = next(position for position, text in enumerate(texts) if not isinstance(text, str))
-        raise InvalidInput(
-            f"{place(position)} is a list of token ids, but the model's prompt can only precede text; send text"
-        )
+def _prefixed(prompt: str, texts: Sequence[Input], place: Place) -> list[str]:
+    prefixed: list[str] = []
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{place(position)} is a list of token ids, but the model's prompt can only precede text; send text"
+            )
+        prefixed.append(prompt + text)
     return prefixed
 
 

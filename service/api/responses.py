@@ -25,6 +25,11 @@ def json_response(content: object, *, status: int = 200, headers: Mapping[str, s
     return dumped_response(dump_json(content), status=status, headers=headers)
 
 
+def fields_of(source: object, *names: str) -> dict[str, object]:
+    """Return some attributes of an object, by their names, for an answer."""
+    return {name: getattr(source, name) for name in names}
+
+
 def dump_json(content: object) -> bytes:
     """Return JSON; float32 arrays are written as shortest decimals that give the same float32."""
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)

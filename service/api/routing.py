@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.json_route import EndpointCall, endpoint_call
+from service.api.json_route import JsonRoute, endpoint_call
 from service.api.policy import Access, Policy, policy_of
 from service.api.request import is_ndjson
 from service.api.responses import error_response
@@ -38,14 +38,12 @@ class Resource:
         self.methods = {"GET"} if isinstance(route, Mount) else route.methods or set()  # a mount serves static files
         self.ends_in_id = isinstance(route, Mount) or route.path.endswith(":path}")
         self.query_names: list[str] | None = None  # of the parameters it takes; None: any
-        self.fast: EndpointCall | None = None
-        self.lines: EndpointCall | None = None
-        if isinstance(route, APIRoute):
-            if self.policy.strict:
-                flat = get_flat_params(route.dependant)
-                self.query_names = [parameter.alias for parameter in flat if isinstance(parameter.field_info, Query)]
-            self.fast = endpoint_call(route.endpoint) if self.policy.fast else None
-            self.lines = endpoint_call(self.policy.lines) if self.policy.lines is not None else None
+        if isinstance(route, APIRoute) and self.policy.strict:
+            flat = get_flat_params(route.dependant)
+            self.query_names = [parameter.alias for parameter in flat if isinstance(parameter.field_info, Query)]
+        is_fast = isinstance(route, JsonRoute) and route.methods == {"POST"}  # ADR 6
+        self.fast = endpoint_call(route.endpoint) if is_fast else None
+        self.lines = endpoint_call(self.policy.lines) if self.policy.lines is not None else None
 
     def path_parameters(self, path: str) -> dict[str, str] | None:
         """Return the parameters in a path, or None if it is not this route's."""

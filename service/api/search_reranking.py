@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.api.ranking import ranked_by_header
-from service.api.request import Embedder, cost_headers
+from service.api.request import Embedder, cost_of, truncated_of
 from service.api.schemas.search import SearchRequest
 from service.blending import with_reranker
 from service.documents.interface import Match, ResultOptions
@@ -38,19 +38,15 @@ class Reranked:
     def headers(self, queries: EncodedBatch | None) -> dict[str, str]:
         """What queries and pairs cost together. queries: None where they were searched by their words alone."""
         costs = [batch for batch in (queries, self.batch) if batch is not None]
-        if not costs:
-            return ranked_by_header(self.ranked_by)
-        total = dataclasses.replace(
-            costs[0],
-            truncated=() if queries is None else queries.truncated,
-            tokens=sum(batch.tokens for batch in costs),
-            queue_s=sum(batch.queue_s for batch in costs),
-            inference_s=sum(batch.inference_s for batch in costs),
-        )
-        headers = cost_headers(total) | ranked_by_header(self.ranked_by)
-        if self.batch is None:
-            return headers
-        if self.batch.truncated:
+        headers = ranked_by_header(self.ranked_by)
+        if costs:
+            headers |= cost_of(
+                sum(batch.tokens for batch in costs),
+                truncated_of(() if queries is None else queries.truncated),
+                queue_s=sum(batch.queue_s for batch in costs),
+                inference_s=sum(batch.inference_s for batch in costs),
+            )
+        if self.batch is not None and self.batch.truncated:
             headers["x-truncated"] += f"; documents={len(self.batch.truncated)}"
         return headers
 
@@ -79,34 +75,28 @@ def candidates(options: ResultOptions) -> ResultOptions:
     return dataclasses.replace(options, offset=0, text=True, way_out=FEWER)
 
 
-async def reranked(
-    body: SearchRequest,
-    queries: Sequence[str],
-    found: Sequence[Sequence[Match]],
-    *,
-    embedder: Embedder,
-    runtime: Runtime,
-) -> Reranked:
+async def reranked(body: SearchRequest, found: Sequence[Sequence[Match]], embedder: Embedder) -> Reranked:
     """The page that a request asks for of what its queries have found, best first; equal scores keep their order.
 
     Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
-    assert runtime.reranker is not None  # noqa: S101 - `check_rerank`
-    scorer = PairScorer(runtime.reranker)
+    reranker, weight = embedder.runtime.reranker, embedder.runtime.settings.rerank_weight
+    assert reranker is not None  # noqa: S101 - `check_rerank`
+    scorer = PairScorer(reranker)
+    queries = [body.query] if body.query is not None else (body.queries or [])
+    candidates_N = [match for matches in found for match in matches]
+    if not candidates_N:
+        return Reranked([[] for _ in queries], None, scorer.name)
     pairs = [
         scorer.whole(query, match.document.text if match.passage is None else match.passage.text)
         for query, matches in zip(queries, found, strict=True)
         for match in matches
     ]
-    if not pairs:
-        return Reranked([[] for _ in queries], None, scorer.name)
-    ids = [match.document.id for matches in found for match in matches]
-    batch = await embedder.compute(pairs, place=lambda position: f"document {ids[position]}:")
-    score_N = np.array([match.score for matches in found for match in matches])
-    both_N = with_reranker(score_N, scorer.raw(batch.scores_P1), runtime.settings.rerank_weight)
-    scores = iter(both_N.tolist())
-    scored = [[dataclasses.replace(match, score=next(scores)) for match in matches] for matches in found]
-    pages = [
-        sorted(matches, key=lambda match: -match.score)[body.offset : body.offset + body.top_k] for matches in scored
-    ]
+    batch = await embedder.compute(pairs, place=lambda position: f"document {candidates_N[position].document.id}:")
+    score_N = np.array([match.score for match in candidates_N])
+    scores = iter(with_reranker(score_N, scorer.raw(batch.scores_P1), weight).tolist())
+    pages = []
+    for matches in found:
+        scored = [dataclasses.replace(match, score=next(scores)) for match in matches]
+        pages.append(sorted(scored, key=lambda match: -match.score)[body.offset : body.offset + body.top_k])
     return Reranked(pages, batch, scorer.name)

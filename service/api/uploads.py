@@ -14,7 +14,7 @@ import orjson
 
 from service.api.body_limit import MAX_VALUES, values_of
 from service.api.document_writing import Written, split_documents, write_documents
-from service.api.request import Embedder
+from service.api.request import Embedder, cost_of
 from service.api.schemas.documents import document_in
 from service.documents.document import Document
 from service.documents.ingest import Batch, Report, changes
@@ -92,13 +92,8 @@ class UploadReport(Report):
     @property
     def answer(self) -> dict[str, object]:
         """The answer's JSON; lists that are empty are left out."""
-        answer: dict[str, object] = {
-            "upserted": self.stored,
-            "revision": self.revision,
-            "lines": self.lines,
-            "unchanged": self.unchanged,
-            "failed_lines": self.failed,
-        }
+        answer: dict[str, object] = {"upserted": self.stored, "revision": self.revision, "lines": self.lines}
+        answer |= {"unchanged": self.unchanged, "failed_lines": self.failed}
         if self.truncated_ids:
             answer["truncated"] = self.truncated_ids
         if self.errors:
@@ -108,12 +103,7 @@ class UploadReport(Report):
     @property
     def headers(self) -> dict[str, str]:
         """The cost headers of an embedding's answer, summed over all batches."""
-        return {
-            "x-tokens": str(self.tokens),
-            "x-truncated": str(self.truncated),
-            "x-queue-ms": f"{self.queue_s * 1000:.2f}",
-            "x-inference-ms": f"{self.inference_s * 1000:.2f}",
-        }
+        return cost_of(self.tokens, str(self.truncated), queue_s=self.queue_s, inference_s=self.inference_s)
 
 
 class Upload:
@@ -147,16 +137,30 @@ class Upload:
             raise exc.worded(
                 f"{exc}; the lines before {self._good_line + 1} are done, send the others again"
             ) from exc.__cause__
-        return self._checked()
+        if not self.report.lines:
+            raise InvalidInput("the body has no line; send a JSON document a line")
+        if self.report.failed == self.report.lines:
+            number, error = next(iter(self.report.errors.items()))
+            raise InvalidInput(f"no line could be stored, of {self.report.lines}; line {number}: {error}")
+        return self.report
 
     async def _take(self, lines: Iterator[Line]) -> None:
-        """Parse lines, and store each batch that is full."""
+        """Parse lines, and store each batch that is full.
+
+        Raises: InvalidInput: too many lines in a row have given no document that is stored.
+        """
         while await self._runtime.preparation.run(self._parsed(lines)):
             if self._full is None:
                 self._full, self._batch = self._batch, Batch()
             await self._store(self._full)
             self._full = None
-            self._check_bad_lines()
+            last = self._batch.lines[0] - 1 if self._batch.lines else self._read_line
+            bad, limit = last - self._good_line, self._limits.max_bad_lines
+            if bad >= limit:
+                raise InvalidInput(
+                    f"{bad} lines in a row are no documents, up to line {last}; the limit is {limit} "
+                    f"(CROSSLET_MAX_BAD_LINES){self._last_error}"
+                )
 
     def _parsed(self, lines: Iterator[Line]) -> Steps[bool]:
         """Parse lines into the batch. Return whether documents must be stored before more lines are parsed."""
@@ -164,7 +168,7 @@ class Upload:
         for line in lines:
             yield
             self._read_line = line.number
-            document = self._document_or_none(line)
+            document = self._document_or_none(line.content) if line.content != b"" else None
             if document is None:
                 good_line = self._batch.lines[-1] if self._batch.lines else self._good_line
                 if line.number - good_line >= most_bad:
@@ -180,46 +184,22 @@ class Upload:
                 return True
         return False
 
-    def _check_bad_lines(self) -> None:
-        """Raises: InvalidInput: too many lines in a row have given no document that is stored."""
-        last = self._batch.lines[0] - 1 if self._batch.lines else self._read_line
-        bad, limit = last - self._good_line, self._limits.max_bad_lines
-        if bad >= limit:
-            raise InvalidInput(
-                f"{bad} lines in a row are no documents, up to line {last}; the limit is {limit} "
-                f"(CROSSLET_MAX_BAD_LINES){self._last_error}"
-            )
-
-    def _checked(self) -> UploadReport:
-        report = self.report
-        if not report.lines:
-            raise InvalidInput("the body has no line; send a JSON document a line")
-        if report.failed == report.lines:
-            number, error = next(iter(report.errors.items()))
-            raise InvalidInput(f"no line could be stored, of {report.lines}; line {number}: {error}")
-        return report
-
-    def _document_or_none(self, line: Line) -> Document | None:
-        if line.content == b"":
-            return None
+    def _document_or_none(self, content: bytes | None) -> Document | None:
+        """Return the document of a line that is not blank, or None and note why it is none."""
+        limits = self._limits
         self.report.lines += 1
         try:
-            return self._document_in(line)
+            if content is None:
+                raise InvalidInput(f"the line has more than {limits.max_body_bytes} bytes (CROSSLET_MAX_BODY_BYTES)")
+            if values_of(content) > MAX_VALUES:
+                raise InvalidInput(f"the line has more than {MAX_VALUES} lists, objects and strings")
+            given = document_in(loads(content), max_text_chars=limits.max_text_chars)
+            return Document(given.id, given.text, given.metadata)
+        except orjson.JSONDecodeError:
+            self._note(self._read_line, not_unicode(content or b"") or "not valid JSON")
         except InvalidInput as exc:
-            self._note(line.number, str(exc))
-            return None
-
-    def _document_in(self, line: Line) -> Document:
-        limits = self._limits
-        if line.content is None:
-            raise InvalidInput(f"the line has more than {limits.max_body_bytes} bytes (CROSSLET_MAX_BODY_BYTES)")
-        if values_of(line.content) > MAX_VALUES:
-            raise InvalidInput(f"the line has more than {MAX_VALUES} lists, objects and strings")
-        try:
-            given = document_in(loads(line.content), max_text_chars=limits.max_text_chars)
-        except orjson.JSONDecodeError as exc:
-            raise InvalidInput(not_unicode(line.content) or "not valid JSON") from exc
-        return Document(given.id, given.text, given.metadata)
+            self._note(self._read_line, str(exc))
+        return None
 
     async def _store(self, batch: Batch) -> None:
         """Write the new and changed documents. A batch that is refused is tried document by document."""

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Depends, Path, Response
 from fastapi.routing import APIRoute
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
+from service.api.policy import Access, Policy
 from service.api.request import RuntimeDependency
-from service.api.responses import json_response
+from service.api.responses import fields_of, json_response
 from service.api.routes import documents, search
 from service.api.routes.openapi import answers
 from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollectionResponse
@@ -33,7 +33,7 @@ NAMED = [Depends(_documented)]
 
 
 @router.get("", response_model=CollectionsOut, responses=answers(401, 422, 429, 503), summary="List collections")
-@policy(Access.READ, strict=True)
+@Policy(Access.READ, strict=True)
 async def list_collections(runtime: RuntimeDependency) -> Response:
     """Every collection with its documents and the memory of its index; the default one first."""
     return json_response({"collections": await runtime.read(described, runtime)})
@@ -46,7 +46,7 @@ async def list_collections(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, 422, 429, 503),
     summary="Read a collection",
 )
-@policy(Access.READ, strict=True)
+@Policy(Access.READ, strict=True)
 async def get_collection(runtime: RuntimeDependency) -> Response:
     """One collection."""
     return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
@@ -59,7 +59,7 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 403, 404, 422, 503, 507),
     summary="Drop a collection",
 )
-@policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, strict=True)
 async def drop_collection(runtime: RuntimeDependency) -> Response:
     """Remove a collection with all its documents. The default one stays."""
     name = runtime.collection_name
@@ -72,13 +72,7 @@ def described(runtime: Runtime) -> list[dict[str, object]]:
 
 
 def _described(name: str, index: DocumentIndex) -> dict[str, object]:
-    return {
-        "name": name,
-        "backend": index.backend,
-        "documents": len(index),
-        "size_bytes": index.size_bytes,
-        "recall": index.recall,
-    }
+    return {"name": name, "documents": len(index), **fields_of(index, "backend", "size_bytes", "recall")}
 
 
 def _add_named(route: APIRoute) -> None:

@@ -13,9 +13,9 @@ from starlette.types import Message
 
 from service.api.document_writing import split_documents, write_documents
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
+from service.api.policy import Access, Policy
 from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers
-from service.api.responses import dump_json, dumped_response, json_response
+from service.api.responses import dump_json, dumped_response, fields_of, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
 from service.api.routes.search import check_facets, counted
 from service.api.schemas.documents import (
@@ -33,9 +33,8 @@ from service.api.schemas.documents import (
     checked_metadata,
 )
 from service.api.uploads import Upload
-from service.documents.document import Document, StoredDocument
+from service.documents.document import Document
 from service.documents.filters import comparable
-from service.documents.interface import DocumentIndex
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
 
@@ -69,7 +68,7 @@ async def _nothing() -> Message:
     summary="Insert or replace documents",
     openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
-@policy(Access.WRITE, strict=True, lines=put_lines)
+@Policy(Access.WRITE, strict=True, lines=put_lines)
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -100,7 +99,7 @@ async def put_documents(
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
-@policy(Access.READ, strict=True)
+@Policy(Access.READ, strict=True)
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -119,20 +118,32 @@ async def list_documents(
 
     `truncated=true` lists the documents of which the model read only the beginning, as the answer to their PUT said.
     """
-    _check_limit(limit, runtime.settings.max_top_k, "limit")
-    given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
-    after_row = _row_of(cursor)
-    page = partial(_page, runtime.collection, given, after_row=after_row, limit=limit, truncated=truncated)
-    return dumped_response(await runtime.read(page, timeout_s=limit_s))
+    settings = runtime.settings
+    if limit > settings.max_top_k:
+        raise InvalidInput(f"limit is {limit}; the limit is {settings.max_top_k} (CROSSLET_MAX_TOP_K)")
+    conditions, after_row, collection = _filter_in(filter_), _row_of(cursor), runtime.collection
+
+    def read() -> bytes:
+        page = collection.page(
+            after_row=after_row,
+            limit=limit,
+            max_chars=MAX_PAGE_CHARS,
+            filter_=conditions,
+            timeout_s=settings.request_timeout_s,
+            truncated=truncated,
+        )
+        next_cursor = None if page.next_row is None else str(page.next_row)
+        total = len(collection) if page.total is None else page.total
+        documents = [fields_of(document, *DocumentOut.model_fields) for document in page.documents]
+        return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
+
+    return dumped_response(await runtime.read(read))
 
 
 @router.post(
-    "/count",
-    response_model=CountDocumentsResponse,
-    responses=answers(*BODY_ERRORS, 503),
-    summary="Count documents",
+    "/count", response_model=CountDocumentsResponse, responses=answers(*BODY_ERRORS, 503), summary="Count documents"
 )
-@policy(Access.READ, strict=True, fast=True)
+@Policy(Access.READ, strict=True)
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
     check_facets(body.facets, runtime)
@@ -145,7 +156,7 @@ async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependenc
     responses=answers(*BODY_ERRORS, 403, 503, 507),
     summary="Remove several documents",
 )
-@policy(Access.WRITE, strict=True, fast=True)
+@Policy(Access.WRITE, strict=True)
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """Remove documents by id, or all that match a filter."""
     if body.ids is not None:
@@ -158,18 +169,15 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 
 # `path`: an id may hold slashes.
 @router.get(
-    "/{document_id:path}",
-    response_model=DocumentOut,
-    responses=answers(401, 404, 429, 503),
-    summary="Read a document",
+    "/{document_id:path}", response_model=DocumentOut, responses=answers(401, 404, 429, 503), summary="Read a document"
 )
-@policy(Access.READ, strict=True)
+@Policy(Access.READ, strict=True)
 async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _id_in(request))
     if document is None:
         raise NotFound("no document has this id")
-    return json_response(_shown(document))
+    return json_response(fields_of(document, *DocumentOut.model_fields))
 
 
 @router.patch(
@@ -178,7 +186,7 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
     responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
     summary="Change a document's metadata",
 )
-@policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, strict=True)
 async def patch_document(
     request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
 ) -> Response:
@@ -196,45 +204,13 @@ async def patch_document(
     responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
-@policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, strict=True)
 async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
     deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])
     if not deleted:
         raise NotFound("no document has this id")
     return json_response({"deleted": deleted})
-
-
-def _page(
-    collection: DocumentIndex,
-    filter_: dict[str, object] | None,
-    *,
-    after_row: int,
-    limit: int,
-    truncated: bool,
-    timeout_s: float,
-) -> bytes:
-    page = collection.page(
-        after_row=after_row,
-        limit=limit,
-        max_chars=MAX_PAGE_CHARS,
-        filter_=filter_,
-        timeout_s=timeout_s,
-        truncated=truncated,
-    )
-    next_cursor = None if page.next_row is None else str(page.next_row)
-    documents = [_shown(one) for one in page.documents]
-    total = len(collection) if page.total is None else page.total
-    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
-
-
-def _shown(document: StoredDocument) -> dict[str, object]:
-    return {
-        "id": document.id,
-        "text": document.text,
-        "metadata": document.metadata,
-        "revision": document.revision,
-    }
 
 
 def _check_ids_differ(documents: list[DocumentIn]) -> None:
@@ -244,11 +220,6 @@ def _check_ids_differ(documents: list[DocumentIn]) -> None:
             raise InvalidInput(
                 f"documents[{position}].id repeats documents[{first[document.id]}].id; send each id once"
             )
-
-
-def _check_limit(value: int, limit: int, name: str) -> None:
-    if value > limit:
-        raise InvalidInput(f"{name} is {value}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
 
 
 def _row_of(cursor: str) -> int:

@@ -8,8 +8,8 @@ so both tasks of huggingface_hub's InferenceClient work without a setting.
 from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
-from service.api.request import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
+from service.api.policy import Access, Policy
+from service.api.request import EmbedderDependency, cost_headers, one_or_listed
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.routes.similarity import similarity
@@ -21,22 +21,12 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
 )
-@policy(Access.READ, fast=True)
+@Policy(Access.READ)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    place = one_or_listed("inputs", body.inputs)
-    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
-    batch = await embedder.embed(
-        texts,
-        name="inputs",
-        prompt=prompt,
-        place=place,
-        truncate=body.may_cut,
-        dimensions=body.dimensions,
-        space=embedder.spaces.chosen(body.space),
-    )
-    return array_response(shown_vectors(batch.embeddings, body), cost_headers(batch))
+    batch = await embedder.embed(texts, body, name="inputs", place=one_or_listed("inputs", body.inputs))
+    return array_response(batch.embeddings, cost_headers(batch))
 
 
 @router.post(
@@ -45,7 +35,7 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     responses=inference(example=[[0.1, -0.2]]),
     summary="Embed or compare texts",
 )
-@policy(Access.READ, fast=True)
+@Policy(Access.READ)
 async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
     """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
     if isinstance(body, SimilarityRequest):

@@ -7,19 +7,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.api.access import BEARER
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
+from service.api.policy import Access, Policy
 from service.api.request import RuntimeDependency
-from service.api.responses import json_response
+from service.api.responses import fields_of, json_response
 from service.api.routes.collections import described
 from service.api.routes.openapi import answers
-from service.api.schemas.info import (
-    InfoResponse,
-    Limits,
-    ReportInfo,
-    RerankerInfo,
-    SpaceInfo,
-    StatusResponse,
-)
+from service.api.schemas.info import InfoResponse, Limits, ReportInfo, RerankerInfo, SpaceInfo, StatusResponse
 from service.documents.milvus.address import EMBEDDED
 from service.documents.report_file import read_summary
 from service.errors import NotReady
@@ -30,11 +23,13 @@ from service.version import VERSION
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
 metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # optionally on a port of its own
 
+MODEL_FACTS = ("fingerprint", "dim", "max_length", "languages", "precision", "parameters", "prompts")
+MODEL_FACTS += ("default_prompt_name", "min_scores")
 METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
 
 @router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
-@policy(Access.PROBE)
+@Policy(Access.PROBE)
 async def health() -> Response:
     """200 as long as the process answers."""
     return json_response({"status": "ok"})
@@ -43,7 +38,7 @@ async def health() -> Response:
 @router.get(
     "/ready", response_model=StatusResponse, responses=answers(503), summary="Is the service ready for requests?"
 )
-@policy(Access.PROBE)
+@Policy(Access.PROBE)
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, workers that make no progress, or a store that is gone."""
     trouble = runtime.trouble()
@@ -60,7 +55,7 @@ async def ready(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Prometheus metrics",
 )
-@policy(Access.METRICS)
+@Policy(Access.METRICS)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
     # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
@@ -74,11 +69,10 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Describe the service",
 )
-@policy(Access.READ)
+@Policy(Access.READ)
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings = runtime.manifest, runtime.settings
-    limits = {name: getattr(settings, name) for name in Limits.model_fields}
     collections = await runtime.read(described, runtime)
     index = {name: value for name, value in collections[0].items() if name != "name"}
     index["report"] = await runtime.read(_report, runtime)
@@ -86,24 +80,16 @@ async def info(runtime: RuntimeDependency) -> Response:
         {
             "model": manifest.name,
             "is_fallback": runtime.refused is not None,
-            "fingerprint": manifest.fingerprint,
-            "dim": manifest.dim,
-            "max_length": manifest.max_length,
-            "languages": manifest.languages,
-            "precision": manifest.precision,
-            "parameters": manifest.parameters,
+            **fields_of(manifest, *MODEL_FACTS),
             "model_id": manifest.name,
             "max_input_length": manifest.max_length,
             "max_client_batch_size": settings.max_texts,
             "auto_truncate": True,
-            "prompts": manifest.prompts,
-            "default_prompt_name": manifest.default_prompt_name,
-            "min_scores": manifest.min_scores,
             "white_space_stripped_by": "model" if runtime.encoder.strips_white_space else "service",
-            "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
+            "spaces": [fields_of(space, *SpaceInfo.model_fields) for space in manifest.spaces],
             "document_space": settings.space or None,
             "reranker": _reranker(runtime),
-            "limits": limits,
+            "limits": fields_of(settings, *Limits.model_fields),
             "index": index,
             "collections": collections,
             "version": VERSION,
@@ -117,13 +103,11 @@ def _report(runtime: Runtime) -> dict[str, object] | None:
         return None
     stored = stored_as(runtime.manifest, runtime.settings.space)
     summary = read_summary(runtime.settings.data, fingerprint=stored.fingerprint)
-    return None if summary is None else {name: getattr(summary, name) for name in ReportInfo.model_fields}
+    return None if summary is None else fields_of(summary, *ReportInfo.model_fields)
 
 
 def _reranker(runtime: Runtime) -> dict[str, object] | None:
     if runtime.reranker is None:
         return None
-    manifest, weight = runtime.reranker.manifest, runtime.settings.rerank_weight
-    return {name: getattr(manifest, name) for name in RerankerInfo.model_fields if name != "weight"} | {
-        "weight": weight
-    }
+    facts = fields_of(runtime.reranker.manifest, *(RerankerInfo.model_fields.keys() - {"weight"}))
+    return facts | {"weight": runtime.settings.rerank_weight}

@@ -5,15 +5,15 @@ import base64
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Path, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
-from service.api.request import EmbedderDependency, Place, RuntimeDependency, cost_headers, one_or_listed, shown_vectors
+from service.api.policy import Access, Policy
+from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.openai import (
@@ -22,7 +22,6 @@ from service.api.schemas.openai import (
     OpenAIErrorResponse,
     OpenAIModel,
     OpenAIModels,
-    TokenIds,
 )
 from service.errors import InvalidInput, NotFound
 from service.model.artifact import Manifest
@@ -40,52 +39,30 @@ ModelInPath = Annotated[str, Path(description="The model's name; it may hold sla
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
 
-@router.post(
-    "/embeddings",  # for clients whose base URL lacks /v1
-    response_model=OpenAIEmbeddingsResponse,
-    responses=inference(error=OpenAIErrorResponse),
-    summary="Embed texts, as OpenAI does",
-)
-@router.post(
-    "/v1/embeddings",
-    response_model=OpenAIEmbeddingsResponse,
-    responses=inference(error=OpenAIErrorResponse),
-    summary="Embed texts, as OpenAI does",
-)
-@policy(Access.READ, fast=True)
+AS_OPENAI: dict[str, Any] = {
+    "response_model": OpenAIEmbeddingsResponse,
+    "responses": inference(error=OpenAIErrorResponse),
+    "summary": "Embed texts, as OpenAI does",
+}
+
+
+@router.post("/embeddings", **AS_OPENAI)  # for clients whose base URL lacks /v1
+@router.post("/v1/embeddings", **AS_OPENAI)
+@Policy(Access.READ)
 async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
-    inputs, place = _inputs(body.input), _place(body.input)
+    inputs: Sequence[TextInput] = body.input if isinstance(body.input, list) else [body.input]
     if not runtime.settings.token_ids and any(isinstance(text, tuple) for text in inputs):
         raise InvalidInput(IDS_REFUSED)
-    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
-    space = embedder.spaces.chosen(body.space)
-    batch = await embedder.embed(
-        inputs,
-        name="input",
-        prompt=prompt,
-        place=place,
-        truncate=body.may_cut,
-        dimensions=body.dimensions,
-        space=space,
-        limit="max_openai_texts",
-    )
-    vectors = shown_vectors(batch.embeddings, body)
+    place = one_or_listed("input", inputs if isinstance(body.input, list) else "")
+    batch = await embedder.embed(inputs, body, name="input", place=place, limit="max_openai_texts")
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
     rest = dump_json({"model": runtime.manifest.name, "usage": usage})
-    data = await _data(vectors, is_base64=body.encoding_format == "base64")
+    data = await _data(batch.embeddings, is_base64=body.encoding_format == "base64")
     content = b"".join([b'{"object":"list","data":[', *data, b"],", rest[1:]])
     return dumped_response(content, headers=cost_headers(batch))
-
-
-def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
-    return given if isinstance(given, list) else [given]
-
-
-def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
-    return one_or_listed("input", given if isinstance(given, list) else "")
 
 
 async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list[bytes | memoryview]:
@@ -113,7 +90,7 @@ def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
     responses=answers(401, error=OpenAIErrorResponse),
     summary="List the model, as OpenAI does",
 )
-@policy(Access.READ)
+@Policy(Access.READ)
 async def list_models(runtime: RuntimeDependency) -> Response:
     """The served model. `/v1/embeddings` accepts any model name."""
     return json_response({"object": "list", "data": [_described(runtime.manifest)]})
@@ -125,7 +102,7 @@ async def list_models(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, error=OpenAIErrorResponse),
     summary="Describe the model, as OpenAI does",
 )
-@policy(Access.READ)
+@Policy(Access.READ)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
     name = runtime.manifest.name

@@ -12,7 +12,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import JSONResponse, RedirectResponse
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
+from service.api.policy import Access, Policy
 from service.api.request import RuntimeDependency
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import Mode
@@ -26,19 +26,9 @@ PAGE_FILES = Path(__file__).resolve().parents[2] / "web"
 PAGE_PATH = "/page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
 # Nothing from another host, no script or style in the page itself, no HTML made of text.
-CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'self'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 PAGE_HEADERS = {
     "cache-control": "no-cache",  # kept, but asked for again: an update must not mix old scripts with new ones
@@ -53,7 +43,7 @@ page_router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 
 
 @docs_router.get("/docs")
-@policy(Access.PUBLIC)
+@Policy(Access.PUBLIC)
 async def docs(runtime: RuntimeDependency) -> Response:
     """Swagger UI; its scripts are in an installed package."""
     root = runtime.settings.root_path
@@ -67,14 +57,14 @@ async def docs(runtime: RuntimeDependency) -> Response:
 
 
 @docs_router.get("/openapi.json")
-@policy(Access.PUBLIC)
+@Policy(Access.PUBLIC)
 async def openapi(request: Request) -> Response:
     """The OpenAPI schema, built on the first request."""
     return JSONResponse(request.app.openapi())
 
 
 @root_router.get("/")
-@policy(Access.PUBLIC)
+@Policy(Access.PUBLIC)
 async def to_docs(runtime: RuntimeDependency) -> Response:
     """Redirect to /docs, keeping the client's scheme and host."""
     root = runtime.settings.root_path
@@ -82,7 +72,7 @@ async def to_docs(runtime: RuntimeDependency) -> Response:
 
 
 @page_router.get("/")
-@policy(Access.PUBLIC)
+@Policy(Access.PUBLIC)
 async def page(request: Request, runtime: RuntimeDependency) -> Response:
     """The page for whoever accepts HTML; other clients are led to /docs."""
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")}
@@ -96,7 +86,7 @@ async def page(request: Request, runtime: RuntimeDependency) -> Response:
 
 
 @page_router.get(f"{PAGE_PATH}/{{name}}")
-@policy(Access.PUBLIC)
+@Policy(Access.PUBLIC)
 async def page_file(name: str, request: Request) -> Response:
     """A script, a style, an icon or the words of a language; read from the disk each time: they are small."""
     path = PAGE_FILES / name

@@ -1,13 +1,16 @@
 """POST /rerank, /v1/rerank, /v2/rerank: orders passages by how well they answer a query."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
-from service.api.ranking import RankerDependency, Ranking
+from service.api.policy import Access, Policy
+from service.api.ranking import check_cut, rank
+from service.api.request import EmbedderDependency
 from service.api.responses import json_response
 from service.api.routes.openapi import inference
-from service.api.schemas.rerank import RankedText, RerankDocuments, RerankRequest, RerankResponse, RerankTexts
+from service.api.schemas.rerank import RankedText, RerankDocuments, RerankRequest, RerankResponse
 
 router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
 
@@ -18,56 +21,49 @@ router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
     responses=inference(example=[{"index": 1, "score": 0.83}], scores=True),
     summary="Put texts in order",
 )
-@policy(Access.READ, fast=True)
-async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency) -> Response:
+@Policy(Access.READ)
+async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDependency) -> Response:
     """With `texts` as text-embeddings-inference answers, with `documents` as Cohere and Jina do; best first."""
     if isinstance(body, RerankDocuments):
-        return await rerank_documents(body, request, ranker)
-    ranking = await ranker.rank(body.query, body.texts, name="texts", **body.reading)
-    return json_response(_as_tei(body, ranking), headers=ranking.headers)
-
-
-@router.post(
-    "/v1/rerank", response_model=RerankResponse, responses=inference(scores=True), summary="Put documents in order"
-)
-@router.post(
-    "/v2/rerank", response_model=RerankResponse, responses=inference(scores=True), summary="Put documents in order"
-)
-@policy(Access.READ, fast=True)
-async def rerank_documents(body: RerankDocuments, request: Request, ranker: RankerDependency) -> Response:
-    """Drop-in for clients of Cohere and Jina: change the base URL."""
-    if body.max_tokens_per_doc:
-        ranker.check_cut(body.max_tokens_per_doc, windows=bool(body.windows))
-    ranking = await ranker.rank(body.query, body.documents, name="documents", **body.reading)
-    content = {
-        "id": request.state.facts.request_id,
-        "model": ranking.ranked_by,
-        "results": _results(body, ranking),
-        "usage": {"prompt_tokens": ranking.batch.tokens, "total_tokens": ranking.batch.tokens},
-        "meta": {"tokens": {"input_tokens": ranking.batch.tokens}} | _warnings(ranking),
-    }
-    return json_response(content, headers=ranking.headers)
-
-
-def _as_tei(body: RerankTexts, ranking: Ranking) -> list[dict[str, object]]:
+        return await rerank_documents(body, request, embedder)
+    ranking = await rank(embedder, body.query, body.texts, name="texts", **body.reading)
     scores: list[float] = (ranking.raw_N if body.raw_scores else ranking.scores_N).tolist()
-    return [
+    content = [
         {"index": index, "score": scores[index]} | ({"text": body.texts[index]} if body.return_text else {})
         for index in ranking.order
     ]
+    return json_response(content, headers=ranking.headers)
 
 
-def _results(body: RerankDocuments, ranking: Ranking) -> list[dict[str, object]]:
+AS_COHERE: dict[str, Any] = {
+    "response_model": RerankResponse,
+    "responses": inference(scores=True),
+    "summary": "Put documents in order",
+}
+
+
+@router.post("/v1/rerank", **AS_COHERE)
+@router.post("/v2/rerank", **AS_COHERE)
+@Policy(Access.READ)
+async def rerank_documents(body: RerankDocuments, request: Request, embedder: EmbedderDependency) -> Response:
+    """Drop-in for clients of Cohere and Jina: change the base URL."""
+    if body.max_tokens_per_doc:
+        check_cut(embedder.runtime, body.max_tokens_per_doc, windows=bool(body.windows))
+    ranking = await rank(embedder, body.query, body.documents, name="documents", **body.reading)
     scores: list[float] = ranking.scores_N.tolist()
-    return [
-        {"index": index, "relevance_score": scores[index]}
-        | ({"document": {"text": body.documents[index]}} if body.return_documents else {})
-        for index in ranking.order[: body.top_n]
-    ]
-
-
-def _warnings(ranking: Ranking) -> dict[str, list[str]]:
-    """List what was cut, for clients that see no headers."""
+    tokens = ranking.batch.tokens
+    # For clients that see no headers.
     cut = ["query was cut"] * ranking.is_query_cut
     cut += [f"documents[{position}] was cut" for position in ranking.batch.truncated]
-    return {"warnings": cut} if cut else {}
+    content = {
+        "id": request.state.facts.request_id,
+        "model": ranking.ranked_by,
+        "results": [
+            {"index": index, "relevance_score": scores[index]}
+            | ({"document": {"text": body.documents[index]}} if body.return_documents else {})
+            for index in ranking.order[: body.top_n]
+        ],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        "meta": {"tokens": {"input_tokens": tokens}} | ({"warnings": cut} if cut else {}),
+    }
+    return json_response(content, headers=ranking.headers)

@@ -5,12 +5,13 @@ D dims
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, policy
+from service.api.policy import Access, Policy
 from service.api.request import (
     Embedder,
     EmbedderDependency,
@@ -37,7 +38,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
 @router.post("/search", response_model=SearchResponse, responses=inference(scores=True), summary="Find documents")
-@policy(Access.READ, strict=True, fast=True)
+@Policy(Access.READ, strict=True)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -59,18 +60,18 @@ async def search(
         timeout_s=runtime.settings.request_timeout_s,
     )
     queries, batch = await _queries_of(body, embedder, runtime)
+    as_json = partial(_as_json, body=body, runtime=runtime, min_score=options.min_score, started_at=started_at)
+
+    def find(top_k: int, options: ResultOptions) -> list[list[Match]]:
+        return runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
+
     if not body.rerank:
-        looking_up = runtime.read(_answer, runtime, body, queries, options, started_at=started_at)
+        looking_up = runtime.read(lambda: as_json(find(body.offset + body.top_k, options)))
         answer = await while_connected(request, looking_up)
         return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
-    finding = runtime.read(
-        runtime.collection.search_all, queries, top_k=body.rerank_k, filter_=body.filter, options=candidates(options)
-    )
-    found = await while_connected(request, finding)
-    texts = [body.query] if body.query is not None else (body.queries or [])
-    best = await reranked(body, texts, found, embedder=embedder, runtime=runtime)
-    answer = await runtime.read(_as_json, best.matches, runtime, body, options, started_at=started_at)
-    return dumped_response(answer, headers=best.headers(batch))
+    matches = await while_connected(request, runtime.read(find, body.rerank_k, candidates(options)))
+    best = await reranked(body, matches, embedder)
+    return dumped_response(await runtime.read(as_json, best.matches), headers=best.headers(batch))
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
@@ -92,27 +93,22 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         to_condition(body.filter)
 
 
-def _answer(
-    runtime: Runtime, body: SearchRequest, queries: list[Query], options: ResultOptions, *, started_at: float
-) -> bytes:
-    top_k = body.offset + body.top_k
-    found = runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
-    return _as_json(found, runtime, body, options, started_at=started_at)
-
-
 def _as_json(
-    found: Sequence[Sequence[Match]],
-    runtime: Runtime,
-    body: SearchRequest,
-    options: ResultOptions,
+    matches: Sequence[Sequence[Match]],
     *,
+    body: SearchRequest,
+    runtime: Runtime,
+    min_score: float | None,
     started_at: float,
 ) -> bytes:
+    """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
-    results = _within_limit(dump_json([_result(match, wanted) for match in matches]) for matches in found)
+    results = _within_limit(dump_json([_result(match, wanted) for match in of_query]) for of_query in matches)
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
-    facets = facets_of(runtime, body.facets, body.filter)
-    others = facets | ({"min_score": options.min_score} if body.min_score == "auto" else {})
+    others = counted(runtime, body.facets, body.filter) if body.facets else {}
+    others.pop("count", None)
+    if body.min_score == "auto":
+        others["min_score"] = min_score
     others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
     return b'{"results":%b,%b' % (lists, dump_json(others)[1:])
 
@@ -157,7 +153,7 @@ async def _queries_of(
             NotFound: no document has the id of `like`.  What `Embedder.embed` does.
     """
     if body.vector is not None:
-        return [Query(_of_norm_1(body.vector, dim=_dim(embedder, runtime)))], None
+        return [Query(_of_norm_1(body.vector, dim=(embedder.document_space or runtime.manifest).dim))], None
     if body.like is not None:
         vector_D = await runtime.read(runtime.collection.vector, body.like)
         if vector_D is None:
@@ -170,19 +166,15 @@ async def _embedded_queries(
     body: SearchRequest, embedder: Embedder, runtime: Runtime
 ) -> tuple[list[Query], EncodedBatch | None]:
     texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    place, prompts = one_or_listed(name, body.query), embedder.prompts
+    place, prompts = one_or_listed(name, body.query), runtime.encoder.prompts
     prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
     mode = body.mode or runtime.settings.default_mode
+    embedder.check(texts, name=name, place=place)
     if mode == "keywords":
-        embedder.check(texts, name=name, place=place)
         return [Query(words=text) for text in texts], None
-    batch = await embedder.embed(texts, name=name, prompt=prompt, place=place, space=embedder.document_space)
+    batch = await embedder.compute(texts, prompt=prompt, place=place, space=embedder.document_space)
     vectors = zip(texts, batch.embeddings, strict=True)
     return [Query(vector_D, text if mode == "hybrid" else None) for text, vector_D in vectors], batch
-
-
-def _dim(embedder: Embedder, runtime: Runtime) -> int:
-    return runtime.manifest.dim if embedder.document_space is None else embedder.document_space.dim
 
 
 def _of_norm_1(numbers: Sequence[float], *, dim: int) -> Vectors:
@@ -230,20 +222,10 @@ def check_facets(fields: Sequence[str], runtime: Runtime) -> None:
         raise InvalidInput(f"facets has {len(fields)} fields; the limit is {limit} (CROSSLET_MAX_FACETS)")
 
 
-def facets_of(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
-    """What an answer says of its facets; empty where none are asked for. Blocks.
-
-    Raises: InvalidInput: counting takes too long, or the documents are where they cannot be counted.
-    """
-    if not fields:
-        return {}
-    return {name: value for name, value in counted(runtime, fields, filter_).items() if name != "count"}
-
-
 def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
     """How many documents match a filter, and what an answer says of their facets. Blocks.
 
-    Raises: as `facets_of`.
+    Raises: InvalidInput: counting takes too long, or the documents are where they cannot be counted.
     """
     settings = runtime.settings
     count, found = runtime.collection.counts(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, whole_example
+from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, whole_example
 from service.documents.filters import inexact
 from service.errors import InvalidInput
 
@@ -76,25 +76,22 @@ def _survives_a_url(id_: str) -> str:
 
 # No control characters: ids appear in URLs, logs and terminals.
 DocumentId = Annotated[
-    str,
-    Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
-    AfterValidator(_survives_a_url),
+    str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), AfterValidator(_survives_a_url)
 ]
 
 
 class DocumentIn(Strict):
     """A document to store and search."""
 
-    id: DocumentId = Field(
-        description="Its name; putting the same id again replaces the document. No part between slashes may be . or ..",
-        examples=["de/1"],
+    id: DocumentId = described(
+        "Its name; putting the same id again replaces the document. No part between slashes may be . or ..", "de/1"
     )
-    text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
-    metadata: Metadata = Field(
-        default_factory=dict,
-        description="Any JSON object. Filters can use strings, numbers, booleans, null and lists of them; nested ones "
+    text: str = described("The text that is embedded and found.", GUITAR[1], min_length=1)
+    metadata: Metadata = described(
+        "Any JSON object. Filters can use strings, numbers, booleans, null and lists of them; nested ones "
         "by their path.",
-        examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
+        {"lang": "de", "year": 2021, "tags": ["music"]},
+        default_factory=dict,
     )
 
 
@@ -129,76 +126,75 @@ def document_in(fields: object, *, max_text_chars: int) -> DocumentIn:
 class PutDocumentsRequest(Strict):
     """Documents to insert or replace."""
 
-    documents: Listed[DocumentIn] = Field(
-        description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
+    documents: Listed[DocumentIn] = described(
+        "Each id at most once.", [{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]
     )
-    chunk: Flag | None = Field(
-        None,
-        description="Whether a document longer than the model reads is split into passages, each with a vector; false: "
+    chunk: Flag | None = described(
+        "Whether a document longer than the model reads is split into passages, each with a vector; false: "
         "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",
-        examples=[True],
+        True,
+        default=None,
     )
 
 
 class FailedDocument(BaseModel):
     """A document that was not stored because the model failed on its text."""
 
-    id: str = Field(description="Its name.", examples=["de/2"])
-    error: str = Field(description="Why.", examples=["the model failed on a text of 9 tokens"])
+    id: str = described("Its name.", "de/2")
+    error: str = described("Why.", "the model failed on a text of 9 tokens")
 
 
 class LineError(BaseModel):
     """A line of a body that was not stored."""
 
-    line: int = Field(description="Its number, from 1.", examples=[3])
-    error: str = Field(description="Why.", examples=["text: Field required"])
+    line: int = described("Its number, from 1.", 3)
+    error: str = described("Why.", "text: Field required")
 
 
 class PutDocumentsResponse(BaseModel):
     """Sent once the documents are on disk and searchable. Some fields are only of bodies with a document a line."""
 
-    upserted: int = Field(description="Number of documents inserted or replaced.", examples=[1])
-    revision: int | None = Field(
-        description="The number of this change; later changes have larger ones. null: nothing was to change.",
-        examples=[7],
+    upserted: int = described("Number of documents inserted or replaced.", 1)
+    revision: int | None = described(
+        "The number of this change; later changes have larger ones. null: nothing was to change.", 7
     )
-    truncated: list[str] = Field(
-        default_factory=list,
-        description="Ids of the documents of whose text the model read only the beginning; of lines the first "
+    truncated: list[str] = described(
+        "Ids of the documents of whose text the model read only the beginning; of lines the first "
         "`limits.max_line_errors` (/info), x-truncated counts all. Absent if there are none.",
-        examples=[["de/1"]],
-    )
-    lines: int | None = Field(None, description="Lines that are not blank.", examples=[1000])
-    unchanged: int | None = Field(
-        None, description="Documents that were there already as they are; they are not embedded again.", examples=[0]
-    )
-    failed_lines: int | None = Field(None, description="Lines that were not stored.", examples=[0])
-    errors: list[LineError] = Field(
+        ["de/1"],
         default_factory=list,
-        description="The first `limits.max_line_errors` (/info) of them. Absent if there are none.",
-        examples=[[{"line": 3, "error": "text: Field required"}]],
     )
-    failed: list[FailedDocument] = Field(
+    lines: int | None = described("Lines that are not blank.", 1000, default=None)
+    unchanged: int | None = described(
+        "Documents that were there already as they are; they are not embedded again.", 0, default=None
+    )
+    failed_lines: int | None = described("Lines that were not stored.", 0, default=None)
+    errors: list[LineError] = described(
+        "The first `limits.max_line_errors` (/info) of them. Absent if there are none.",
+        [{"line": 3, "error": "text: Field required"}],
         default_factory=list,
-        description="Documents whose text the model failed on; earlier versions of them stay. Absent if there are "
+    )
+    failed: list[FailedDocument] = described(
+        "Documents whose text the model failed on; earlier versions of them stay. Absent if there are "
         "none; if all fail, the request fails.",
-        examples=[[{"id": "de/2", "error": "the model failed on a text of 9 tokens"}]],
+        [{"id": "de/2", "error": "the model failed on a text of 9 tokens"}],
+        default_factory=list,
     )
 
 
 class PatchDocumentRequest(Strict):
     """What to change of a document."""
 
-    metadata: Metadata = Field(
-        description="Keys to set; null removes one, an object changes the keys in it (RFC 7396). Others stay.",
-        examples=[{"price": 12.5, "old": None}],
+    metadata: Metadata = described(
+        "Keys to set; null removes one, an object changes the keys in it (RFC 7396). Others stay.",
+        {"price": 12.5, "old": None},
     )
 
 
 class PatchDocumentResponse(BaseModel):
     """Sent once the change is on disk."""
 
-    revision: int = Field(description="The number of this change; later changes have larger ones.", examples=[8])
+    revision: int = described("The number of this change; later changes have larger ones.", 8)
 
 
 class DeleteDocumentsRequest(Strict):
@@ -206,9 +202,9 @@ class DeleteDocumentsRequest(Strict):
 
     model_config = whole_example({"ids": ["de/1"]})
 
-    ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
-    filter: dict[str, Any] | None = Field(
-        None, description="Removes every document whose metadata match; must not be empty.", examples=FILTER_EXAMPLES
+    ids: Listed[str] | None = described("Ids to remove; unknown ones are ignored.", ["de/1"], default=None)
+    filter: dict[str, Any] | None = described(
+        "Removes every document whose metadata match; must not be empty.", *FILTER_EXAMPLES, default=None
     )
 
     @model_validator(mode="after")
@@ -221,31 +217,30 @@ class DeleteDocumentsRequest(Strict):
 class DeleteDocumentsResponse(BaseModel):
     """The outcome of a removal."""
 
-    deleted: int = Field(description="Number of documents removed.", examples=[1])
+    deleted: int = described("Number of documents removed.", 1)
 
 
 FacetFields = Annotated[
     Listed[str],
-    Field(
+    described(
+        "Fields of the metadata: count the documents that match the filter by each one's values.",
+        ["lang"],
         default_factory=list,
-        description="Fields of the metadata: count the documents that match the filter by each one's values.",
-        examples=[["lang"]],
     ),
 ]
 Facets = Annotated[
     dict[str, dict[str, int]] | None,
-    Field(
-        description="For each field of `facets` how many documents have each value, the most frequent first; numbers "
+    described(
+        "For each field of `facets` how many documents have each value, the most frequent first; numbers "
         "and booleans are spelled as in JSON. Absent if there are none.",
-        examples=[{"lang": {"de": 12, "en": 3}}],
+        {"lang": {"de": 12, "en": 3}},
     ),
 ]
 FacetsCut = Annotated[
     list[str] | None,
-    Field(
-        description="The fields of `facets` with further values (`limits.max_facet_values` in /info). Absent if there "
-        "are none.",
-        examples=[None],
+    described(
+        "The fields of `facets` with further values (`limits.max_facet_values` in /info). Absent if there are none.",
+        None,
     ),
 ]
 
@@ -255,8 +250,8 @@ class CountDocumentsRequest(Strict):
 
     model_config = whole_example({"filter": {"lang": "de"}, "facets": ["year"]})
 
-    filter: dict[str, Any] | None = Field(
-        None, description="Conditions on the metadata; null counts all.", examples=FILTER_EXAMPLES
+    filter: dict[str, Any] | None = described(
+        "Conditions on the metadata; null counts all.", *FILTER_EXAMPLES, default=None
     )
     facets: FacetFields
 
@@ -264,7 +259,7 @@ class CountDocumentsRequest(Strict):
 class CountDocumentsResponse(BaseModel):
     """The number of documents."""
 
-    count: int = Field(description="Number of documents whose metadata match.", examples=[12])
+    count: int = described("Number of documents whose metadata match.", 12)
     facets: Facets = None
     facets_cut: FacetsCut = None
 
@@ -272,20 +267,17 @@ class CountDocumentsResponse(BaseModel):
 class DocumentOut(BaseModel):
     """A stored document."""
 
-    id: str = Field(description="Its name.", examples=["de/1"])
-    text: str = Field(description="Its text.", examples=[GUITAR[1]])
-    metadata: dict[str, Any] = Field(description="Its metadata.", examples=[{"lang": "de"}])
-    revision: int = Field(description="The number of its last change.", examples=[7])
+    id: str = described("Its name.", "de/1")
+    text: str = described("Its text.", GUITAR[1])
+    metadata: dict[str, Any] = described("Its metadata.", {"lang": "de"})
+    revision: int = described("The number of its last change.", 7)
 
 
 class DocumentsPage(BaseModel):
     """Documents in the order of their first insertion."""
 
-    documents: list[DocumentOut] = Field(
-        description="At most `limit` documents.",
-        examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}, "revision": 7}]],
+    documents: list[DocumentOut] = described(
+        "At most `limit` documents.", [{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}, "revision": 7}]
     )
-    next_cursor: str | None = Field(
-        description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
-    )
-    total: int = Field(description="Number of documents, or of those that are selected.", examples=[200])
+    next_cursor: str | None = described("Send it as `cursor` for the next page; null on the last.", "12")
+    total: int = described("Number of documents, or of those that are selected.", 200)

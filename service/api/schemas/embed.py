@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
@@ -19,6 +19,11 @@ T = TypeVar("T")
 
 # Stop at the first wrong element: errors for a hundred thousand elements take a second and 300 MB.
 Listed = Annotated[list[T], Field(fail_fast=True)]
+
+
+def described(description: str, *examples: object, default: Any = ..., **constraints: Any) -> Any:
+    """Return a field with what /docs says of it."""
+    return Field(default, description=description, examples=[*examples], **constraints)
 
 
 def _no_flag_or_text(kind: str) -> BeforeValidator:
@@ -60,27 +65,24 @@ QueryText = Annotated[str, AfterValidator(visible)]  # an empty one is refused w
 
 PromptName = Annotated[
     str | None,
-    Field(
-        description="Name of the model's prompt (`prompts` in /info) to prepend to each text; null: the model's "
+    described(
+        "Name of the model's prompt (`prompts` in /info) to prepend to each text; null: the model's "
         "`default_prompt_name`, if any.",
-        examples=[None],
+        None,
     ),
 ]
 InputType = Annotated[
     str | None,
-    Field(
-        description="What the texts are, instead of `prompt_name`: query or search_query; document, passage or "
+    described(
+        "What the texts are, instead of `prompt_name`: query or search_query; document, passage or "
         "search_document; or the name of another prompt of the model, such as classification.",
-        examples=[None],
+        None,
     ),
 ]
 
 SpaceName = Annotated[
     str | None,
-    Field(
-        description="Name of another model's vector space (`spaces` in /info) to answer in; null: the model's own.",
-        examples=[None],
-    ),
+    described("Name of another model's vector space (`spaces` in /info) to answer in; null: the model's own.", None),
 ]
 
 
@@ -115,16 +117,16 @@ class Truncation(ForeignRequest):
     Options that the model does not support are refused: ignoring them would give other vectors than requested.
     """
 
-    truncate: Cut | None = Field(
-        True,
-        description="Truncate texts longer than the model reads (see x-truncated); false refuses them with 422. As "
+    truncate: Cut | None = described(
+        "Truncate texts longer than the model reads (see x-truncated); false refuses them with 422. As "
         "Cohere says it: END truncates, NONE refuses.",
-        examples=[True],
+        True,
+        default=True,
     )
-    truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
-        None,
-        description="Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.",
-        examples=["right"],
+    truncation_direction: Literal["right", "Right", "left", "Left"] | None = described(
+        "Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.",
+        "right",
+        default=None,
     )
 
     @model_validator(mode="after")
@@ -150,16 +152,13 @@ class ReadingOptions(Truncation):
 class VectorOptions(ReadingOptions):
     """How a text is read, and what is returned of its vector."""
 
-    normalize: Flag | None = Field(
+    normalize: Flag | None = described(
+        "Whether `dimensions` rescales to norm 1. The model's own vectors have norm 1, with false as well.",
         True,
-        description="Whether `dimensions` rescales to norm 1. The model's own vectors have norm 1, with false as well.",
-        examples=[True],
+        default=True,
     )
-    dimensions: Whole | None = Field(
-        None,
-        ge=1,
-        description="Number of first dimensions to keep, rescaled to norm 1; null keeps all.",
-        examples=[128],
+    dimensions: Whole | None = described(
+        "Number of first dimensions to keep, rescaled to norm 1; null keeps all.", 128, default=None, ge=1
     )
 
 
@@ -169,27 +168,27 @@ class EmbedRequest(VectorOptions):
     model_config = whole_example({"inputs": [*GUITAR]})
     refused = TEI_VECTORS
 
-    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
+    inputs: str | Listed[str] = described("One text or a list of texts.", GUITAR)
 
 
 class SourceSimilarity(Strict):
     """One sentence, compared with many."""
 
-    source_sentence: str = Field(description="The sentence to compare.", examples=[GUITAR[0]])
-    sentences: Listed[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
+    source_sentence: str = described("The sentence to compare.", GUITAR[0])
+    sentences: Listed[str] = described("What to compare it with.", GUITAR[1:])
 
 
 class PairSimilarity(Strict):
     """Pairs of texts, compared with each other."""
 
-    pairs: Listed[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
+    pairs: Listed[tuple[str, str]] = described("Pairs of texts.", [GUITAR])
 
 
 class MatrixSimilarity(Strict):
     """Every text on the left, compared with every text on the right."""
 
-    left: Listed[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
-    right: Listed[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
+    left: Listed[str] = described("The rows of the answer.", GUITAR[:1])
+    right: Listed[str] = described("The columns of the answer.", GUITAR[1:])
 
 
 # The tags are not identifiers, so that error messages leave them out of a field's path.
@@ -218,12 +217,13 @@ class SimilarityRequest(ForeignRequest):
             custom_error_type="similarity_shape",
             custom_error_message="an object with source_sentence and sentences, with pairs, or with left and right",
         ),
-    ] = Field(
-        description="{source_sentence, sentences} or {pairs} for a list of cosines, {left, right} for their matrix.",
-        examples=[{"source_sentence": GUITAR[0], "sentences": GUITAR[1:]}, {"pairs": [GUITAR]}],
+    ] = described(
+        "{source_sentence, sentences} or {pairs} for a list of cosines, {left, right} for their matrix.",
+        {"source_sentence": GUITAR[0], "sentences": GUITAR[1:]},
+        {"pairs": [GUITAR]},
     )
-    parameters: ComparisonOptions | None = Field(
-        None, description="How the texts are read; null is the default.", examples=[{"truncate": True}]
+    parameters: ComparisonOptions | None = described(
+        "How the texts are read; null is the default.", {"truncate": True}, default=None
     )
 
 
@@ -241,10 +241,10 @@ RootRequest = Annotated[
 class ErrorResponse(BaseModel):
     """The body of every error."""
 
-    error: str = Field(
-        description="One sentence; for a limit it gives both numbers and the setting.",
-        examples=["inputs has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)"],
+    error: str = described(
+        "One sentence; for a limit it gives both numbers and the setting.",
+        "inputs has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)",
     )
     error_type: Literal[
         "Validation", "Tokenizer", "Overloaded", "Backend", "Unauthorized", "NotFound", "TooLarge", "NotReady"
-    ] = Field(description="The kind of error.", examples=["Validation"])
+    ] = described("The kind of error.", "Validation")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.embed import GUITAR, Listed, VectorOptions
+from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described
 from service.api.schemas.foreign_options import VECTORS
 
 TokenId = Annotated[int, Field(strict=True)]
@@ -17,80 +17,74 @@ class OpenAIEmbeddingsRequest(VectorOptions):
 
     refused = VECTORS
 
-    input: str | Listed[str] | TokenIds | Listed[TokenIds] = Field(
-        description="A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.",
-        examples=[GUITAR],
+    input: str | Listed[str] | TokenIds | Listed[TokenIds] = described(
+        "A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.", GUITAR
     )
-    model: str | None = Field(
-        "", description="Any name: there is only one model, which the answer names.", examples=["default"]
+    model: str | None = described("Any name: there is only one model, which the answer names.", "default", default="")
+    encoding_format: Literal["float", "base64"] | None = described(
+        "base64: little-endian float32; null means float.", "float", default="float"
     )
-    encoding_format: Literal["float", "base64"] | None = Field(
-        "float", description="base64: little-endian float32; null means float.", examples=["float"]
-    )
-    user: str | None = Field(None, description="Accepted, but not used.", examples=["me"])
+    user: str | None = described("Accepted, but not used.", "me", default=None)
 
 
 class OpenAIEmbedding(BaseModel):
     """One vector of OpenAI's answer."""
 
-    object: Literal["embedding"] = Field(description="Always embedding.", examples=["embedding"])
-    index: int = Field(description="Position of the input.", examples=[0])
-    embedding: list[float] | str = Field(description="Numbers, or base64.", examples=[[0.1, -0.2]])
+    object: Literal["embedding"] = described("Always embedding.", "embedding")
+    index: int = described("Position of the input.", 0)
+    embedding: list[float] | str = described("Numbers, or base64.", [0.1, -0.2])
 
 
 class OpenAIUsage(BaseModel):
     """The tokens of the request."""
 
-    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
-    total_tokens: int = Field(description="The same.", examples=[9])
+    prompt_tokens: int = described("Tokens read by the model.", 9)
+    total_tokens: int = described("The same.", 9)
 
 
 class OpenAIEmbeddingsResponse(BaseModel):
     """OpenAI's answer."""
 
-    object: Literal["list"] = Field(description="Always list.", examples=["list"])
-    data: list[OpenAIEmbedding] = Field(
-        description="One entry for each input, in order.", examples=[[OPENAI_EMBEDDING]]
-    )
-    model: str = Field(description="The model that answered.", examples=["default"])
-    usage: OpenAIUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 9, "total_tokens": 9}])
+    object: Literal["list"] = described("Always list.", "list")
+    data: list[OpenAIEmbedding] = described("One entry for each input, in order.", [OPENAI_EMBEDDING])
+    model: str = described("The model that answered.", "default")
+    usage: OpenAIUsage = described("Token counts.", {"prompt_tokens": 9, "total_tokens": 9})
 
 
 class OpenAIModel(BaseModel):
     """A model, as OpenAI describes one."""
 
-    id: str = Field(description="Its name.", examples=["default"])
-    object: Literal["model"] = Field(description="Always model.", examples=["model"])
-    created: int = Field(description="When it was exported, in seconds since 1970; 0: unknown.", examples=[1767225600])
-    owned_by: str = Field(description="Always crosslet.", examples=["crosslet"])
+    id: str = described("Its name.", "default")
+    object: Literal["model"] = described("Always model.", "model")
+    created: int = described("When it was exported, in seconds since 1970; 0: unknown.", 1767225600)
+    owned_by: str = described("Always crosslet.", "crosslet")
 
 
 class OpenAIModels(BaseModel):
     """OpenAI's list of models."""
 
-    object: Literal["list"] = Field(description="Always list.", examples=["list"])
-    data: list[OpenAIModel] = Field(
-        description="The one model.",
-        examples=[[{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]],
+    object: Literal["list"] = described("Always list.", "list")
+    data: list[OpenAIModel] = described(
+        "The one model.", [{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]
     )
 
 
 class OpenAIError(BaseModel):
     """An error, in OpenAI's shape."""
 
-    message: str = Field(
-        description="One sentence; for a limit it gives both numbers and the setting.",
-        examples=["input has 3000 texts; the limit is 2048 (CROSSLET_MAX_OPENAI_TEXTS)"],
+    message: str = described(
+        "One sentence; for a limit it gives both numbers and the setting.",
+        "input has 3000 texts; the limit is 2048 (CROSSLET_MAX_OPENAI_TEXTS)",
     )
-    type: str = Field(description="OpenAI's kind of error.", examples=["invalid_request_error"])
-    param: None = Field(description="Always null.", examples=[None])
-    code: str = Field(description="The error_type of the other routes.", examples=["Validation"])
+    type: str = described("OpenAI's kind of error.", "invalid_request_error")
+    param: None = described("Always null.", None)
+    code: str = described("The error_type of the other routes.", "Validation")
 
 
 class OpenAIErrorResponse(BaseModel):
     """The body of every error on OpenAI's routes."""
 
-    error: OpenAIError = Field(
-        description="What went wrong.",
-        examples=[{"message": "input is empty", "type": "invalid_request_error", "param": None, "code": "Validation"}],
+    error: OpenAIError = described(
+        "What went wrong.",
+        {"message": "input is empty", "type": "invalid_request_error", "param": None, "code": "Validation"},
     )

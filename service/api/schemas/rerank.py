@@ -2,9 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, model_validator
 
-from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, whole_example
+from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, whole_example
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
 
 QUERY = "Wer spielt Gitarre?"
@@ -23,7 +23,7 @@ def _text_of(given: object) -> object:
 class RerankDocument(BaseModel):
     """A document as an object."""
 
-    text: str = Field(description="What is scored.", examples=[PASSAGES[1]])
+    text: str = described("What is scored.", PASSAGES[1])
 
 
 DocumentText = Annotated[str, BeforeValidator(_text_of, json_schema_input_type=str | RerankDocument)]
@@ -32,16 +32,16 @@ DocumentText = Annotated[str, BeforeValidator(_text_of, json_schema_input_type=s
 class RerankOptions(Truncation):
     """How passages are read."""
 
-    windows: Flag | None = Field(
-        False,
-        description="Score a passage that is too long by the best of its windows, which overlap by half; each counts "
+    windows: Flag | None = described(
+        "Score a passage that is too long by the best of its windows, which overlap by half; each counts "
         "as a text. Each model has its own windows.",
-        examples=[False],
+        False,
+        default=False,
     )
 
     @property
     def reading(self) -> dict[str, bool]:
-        """The options as `Ranker.rank` takes them; null means the default."""
+        """The options as `rank` takes them; null means the default."""
         return {"truncate": self.may_cut, "windows": bool(self.windows)}
 
 
@@ -51,15 +51,15 @@ class RerankTexts(RerankOptions):
     model_config = whole_example({"query": QUERY, "texts": [*PASSAGES]})
     refused = TEI_RANKING
 
-    query: QueryText = Field(description="What is looked for.", examples=[QUERY])
-    texts: Listed[str] = Field(description="What may answer it.", examples=[PASSAGES])
-    raw_scores: Flag | None = Field(
-        False,
-        description="Return unmapped scores: the cosine, raised by a re-ranker if there is one; with "
+    query: QueryText = described("What is looked for.", QUERY)
+    texts: Listed[str] = described("What may answer it.", PASSAGES)
+    raw_scores: Flag | None = described(
+        "Return unmapped scores: the cosine, raised by a re-ranker if there is one; with "
         "CROSSLET_RERANK_WEIGHT=alone its logit.",
-        examples=[False],
+        False,
+        default=False,
     )
-    return_text: Flag | None = Field(False, description="Whether each result has its text.", examples=[False])
+    return_text: Flag | None = described("Whether each result has its text.", False, default=False)
 
 
 class RerankDocuments(RerankOptions):
@@ -68,24 +68,20 @@ class RerankDocuments(RerankOptions):
     model_config = whole_example({"query": QUERY, "documents": [*PASSAGES], "top_n": 1})
     refused = RANKING
 
-    query: QueryText = Field(description="What is looked for.", examples=[QUERY])
-    documents: Listed[DocumentText] = Field(
-        description='What may answer it: texts, or objects with a "text".', examples=[PASSAGES]
-    )
-    top_n: Whole | None = Field(None, ge=1, description="How many of the best to return; null: all.", examples=[1])
-    return_documents: Flag | None = Field(False, description="Whether each result has its document.", examples=[False])
-    max_tokens_per_doc: Whole | None = Field(
-        None,
+    query: QueryText = described("What is looked for.", QUERY)
+    documents: Listed[DocumentText] = described('What may answer it: texts, or objects with a "text".', PASSAGES)
+    top_n: Whole | None = described("How many of the best to return; null: all.", 1, default=None, ge=1)
+    return_documents: Flag | None = described("Whether each result has its document.", False, default=False)
+    max_tokens_per_doc: Whole | None = described(
+        "Only as many as the model reads, or more: it cuts a long document itself. 0 and null: the same.",
+        4096,
+        default=None,
         ge=0,
-        description="Only as many as the model reads, or more: it cuts a long document itself. 0 and null: the same.",
-        examples=[4096],
     )
-    rank_fields: Listed[str] | None = Field(
-        None, description="Only text (or null): of an object nothing else is scored.", examples=[["text"]]
+    rank_fields: Listed[str] | None = described(
+        "Only text (or null): of an object nothing else is scored.", ["text"], default=None
     )
-    model: str | None = Field(
-        None, description="Any name: there is one model, and the answer names it.", examples=["default"]
-    )
+    model: str | None = described("Any name: there is one model, and the answer names it.", "default", default=None)
 
     @model_validator(mode="after")
     def _ranks_by_text(self) -> Self:
@@ -108,53 +104,50 @@ RerankRequest = Annotated[
 class RankedText(BaseModel):
     """One result in the shape of text-embeddings-inference."""
 
-    index: int = Field(description="Position in `texts`.", examples=[1])
-    score: float = Field(description="In [0, 1]; with `raw_scores` in [-1, 1], or a logit.", examples=[0.83])
-    text: str | None = Field(None, description="The text, with `return_text`.", examples=[PASSAGES[1]])
+    index: int = described("Position in `texts`.", 1)
+    score: float = described("In [0, 1]; with `raw_scores` in [-1, 1], or a logit.", 0.83)
+    text: str | None = described("The text, with `return_text`.", PASSAGES[1], default=None)
 
 
 class RankedDocument(BaseModel):
     """One result in Cohere's and Jina's shape."""
 
-    index: int = Field(description="Position in `documents`.", examples=[1])
-    relevance_score: float = Field(description="In [0, 1].", examples=[0.83])
-    document: RerankDocument | None = Field(
-        None, description="The document, with `return_documents`.", examples=[{"text": PASSAGES[1]}]
+    index: int = described("Position in `documents`.", 1)
+    relevance_score: float = described("In [0, 1].", 0.83)
+    document: RerankDocument | None = described(
+        "The document, with `return_documents`.", {"text": PASSAGES[1]}, default=None
     )
 
 
 class RerankUsage(BaseModel):
     """What the request cost, as Jina says it."""
 
-    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[21])
-    total_tokens: int = Field(description="The same.", examples=[21])
+    prompt_tokens: int = described("Tokens read by the model.", 21)
+    total_tokens: int = described("The same.", 21)
 
 
 class RerankTokens(BaseModel):
     """Token counts, as Cohere says them."""
 
-    input_tokens: int = Field(description="Tokens read by the model.", examples=[21])
+    input_tokens: int = described("Tokens read by the model.", 21)
 
 
 class RerankMeta(BaseModel):
     """What Cohere's answers say of the request."""
 
-    tokens: RerankTokens = Field(description="Token counts.", examples=[{"input_tokens": 21}])
-    warnings: list[str] | None = Field(
-        None, description="Which texts were cut; absent if none was.", examples=[["documents[1] was cut"]]
+    tokens: RerankTokens = described("Token counts.", {"input_tokens": 21})
+    warnings: list[str] | None = described(
+        "Which texts were cut; absent if none was.", ["documents[1] was cut"], default=None
     )
 
 
 class RerankResponse(BaseModel):
     """The answer in Cohere's and Jina's shape."""
 
-    id: str = Field(description="The request's id, as in x-request-id.", examples=["6f1c2a"])
-    model: str = Field(
-        description="What scored: the re-ranker, or the bi-encoder, which then says so.",
-        examples=["default (bi-encoder)"],
+    id: str = described("The request's id, as in x-request-id.", "6f1c2a")
+    model: str = described("What scored: the re-ranker, or the bi-encoder, which then says so.", "default (bi-encoder)")
+    results: list[RankedDocument] = described(
+        "Best first; equal scores keep their order.", [{"index": 1, "relevance_score": 0.83}]
     )
-    results: list[RankedDocument] = Field(
-        description="Best first; equal scores keep their order.", examples=[[{"index": 1, "relevance_score": 0.83}]]
-    )
-    usage: RerankUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 21, "total_tokens": 21}])
-    meta: RerankMeta = Field(description="The same, as Cohere says it.", examples=[{"tokens": {"input_tokens": 21}}])
+    usage: RerankUsage = described("Token counts.", {"prompt_tokens": 21, "total_tokens": 21})
+    meta: RerankMeta = described("The same, as Cohere says it.", {"tokens": {"input_tokens": 21}})

@@ -15,6 +15,7 @@ from service.api.schemas.embed import (
     QueryText,
     Strict,
     Whole,
+    described,
     whole_example,
 )
 from service.documents.names import Mode
@@ -30,60 +31,48 @@ class SearchRequest(Strict):
         **{"skip": "offset", "where": "filter", "threshold": "min_score", "id": "like"},
     }
 
-    query: QueryText | None = Field(
-        None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
+    query: QueryText | None = described("One query, in any language of the model.", "Gitarre spielen", default=None)
+    queries: Listed[QueryText] | None = described("Several queries; or `query`, not both.", GUITAR, default=None)
+    vector: Listed[Number] | None = described(
+        "A vector of the model in place of a query, of any norm; its documents' cosines are found.",
+        [0.1, -0.2, 0.05],
+        default=None,
     )
-    queries: Listed[QueryText] | None = Field(
-        None, description="Several queries; or `query`, not both.", examples=[GUITAR]
+    like: str | None = described("A document's id in place of a query: finds others like it.", "de/1", default=None)
+    top_k: Whole = described("How many documents to return for each query.", 5, default=10, ge=1)
+    offset: Whole = described(
+        "Number of best documents to skip, for further pages. Counts towards the limits.", 10, default=0, ge=0
     )
-    vector: Listed[Number] | None = Field(
-        None,
-        description="A vector of the model in place of a query, of any norm; its documents' cosines are found.",
-        examples=[[0.1, -0.2, 0.05]],
+    filter: dict[str, Any] | None = described(
+        "Conditions on the metadata, applied during the search: top_k are found if enough match.",
+        *FILTER_EXAMPLES,
+        default=None,
     )
-    like: str | None = Field(
-        None, description="A document's id in place of a query: finds others like it.", examples=["de/1"]
+    mode: Mode | None = described(
+        "How to find them: by the query's vector, by its words, or by both; default: as CROSSLET_SEARCH_MODE says.",
+        "hybrid",
+        default=None,
     )
-    top_k: Whole = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
-    offset: Whole = Field(
-        0,
-        ge=0,
-        description="Number of best documents to skip, for further pages. Counts towards the limits.",
-        examples=[10],
-    )
-    filter: dict[str, Any] | None = Field(
-        None,
-        description="Conditions on the metadata, applied during the search: top_k are found if enough match.",
-        examples=FILTER_EXAMPLES,
-    )
-    mode: Mode | None = Field(
-        None,
-        description="How to find them: by the query's vector, by its words, or by both; default: as "
-        "CROSSLET_SEARCH_MODE says.",
-        examples=["hybrid"],
-    )
-    min_score: Annotated[Number, Field(ge=-1, le=1)] | Literal["auto"] | None = Field(
-        None,
-        description="Leave out documents whose score is lower. auto: as the model recommends (`min_scores` in /info) "
+    min_score: Annotated[Number, Field(ge=-1, le=1)] | Literal["auto"] | None = described(
+        "Leave out documents whose score is lower. auto: as the model recommends (`min_scores` in /info) "
         "for `language`, else for all.",
-        examples=[0.3, "auto"],
+        0.3,
+        "auto",
+        default=None,
     )
-    language: str | None = Field(
-        None, description="ISO code of the query's language, for min_score auto.", examples=["de"]
-    )
-    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage"]] = Field(
+    language: str | None = described("ISO code of the query's language, for min_score auto.", "de", default=None)
+    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage"]] = described(
+        "What to return with each id and score. With its text a document in passages also has its passage.",
+        ["text"],
         default=["text", "metadata"],
-        description="What to return with each id and score. With its text a document in passages also has its passage.",
-        examples=[["text"]],
     )
     facets: FacetFields
-    rerank: Flag = Field(
+    rerank: Flag = described(
+        "Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is loaded.",
         False,
-        description="Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is "
-        "loaded.",
-        examples=[False],
+        default=False,
     )
-    rerank_k: Whole = Field(50, ge=1, description="How many documents the re-ranker reads.", examples=[50])
+    rerank_k: Whole = described("How many documents the re-ranker reads.", 50, default=50, ge=1)
     prompt_name: PromptName = None
     input_type: InputType = None
 
@@ -111,51 +100,47 @@ class SearchRequest(Strict):
 class Ranks(BaseModel):
     """Where a document is in the orders that its place was made of."""
 
-    dense: int | None = Field(description="By cosine, from 1; null: not among those looked at.", examples=[2])
-    keywords: int | None = Field(description="By keywords, from 1; null: likewise.", examples=[1])
+    dense: int | None = described("By cosine, from 1; null: not among those looked at.", 2)
+    keywords: int | None = described("By keywords, from 1; null: likewise.", 1)
 
 
 class PassageOut(BaseModel):
     """The part of a document that answers best."""
 
-    text: str = Field(description="Its text.", examples=[GUITAR[1]])
-    start: int = Field(description="Where it begins in the document, in Unicode code points.", examples=[0])
-    end: int = Field(description="Where it ends: text[start:end].", examples=[len(GUITAR[1])])
+    text: str = described("Its text.", GUITAR[1])
+    start: int = described("Where it begins in the document, in Unicode code points.", 0)
+    end: int = described("Where it ends: text[start:end].", len(GUITAR[1]))
 
 
 class SearchResult(BaseModel):
     """One document that was found."""
 
-    id: str = Field(description="The document's id.", examples=["de/1"])
-    score: float = Field(
-        description="dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
+    id: str = described("The document's id.", "de/1")
+    score: float = described(
+        "dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
         "hybrid: the cosine, moved towards 1 by the words. rerank moves it further, or replaces it "
         "(CROSSLET_RERANK_WEIGHT).",
-        examples=[0.83],
+        0.83,
     )
-    text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
-    metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
-    passage: PassageOut | None = Field(
-        None,
-        description="The best passage of a document in several; of one in a single piece only if `include` names it.",
-        examples=[{"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])}],
+    text: str | None = described("Its text, if included.", GUITAR[1], default=None)
+    metadata: dict[str, Any] | None = described("Its metadata, if included.", {"lang": "de"}, default=None)
+    passage: PassageOut | None = described(
+        "The best passage of a document in several; of one in a single piece only if `include` names it.",
+        {"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])},
+        default=None,
     )
-    ranks: Ranks | None = Field(None, description="Its ranks, if included.", examples=[{"dense": 2, "keywords": 1}])
-    vector: list[float] | None = Field(
-        None, description="Its vector of norm 1, if included.", examples=[[0.1, -0.2, 0.05]]
-    )
+    ranks: Ranks | None = described("Its ranks, if included.", {"dense": 2, "keywords": 1}, default=None)
+    vector: list[float] | None = described("Its vector of norm 1, if included.", [0.1, -0.2, 0.05], default=None)
 
 
 class SearchResponse(BaseModel):
     """Documents by descending score, ties by id; re-ranked ones by their first score."""
 
-    results: list[SearchResult] | list[list[SearchResult]] = Field(
-        description="A list of lists for `queries`, else a list.",
-        examples=[[{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}]],
+    results: list[SearchResult] | list[list[SearchResult]] = described(
+        "A list of lists for `queries`, else a list.",
+        [{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}],
     )
     facets: Facets = None
     facets_cut: FacetsCut = None
-    min_score: float | None = Field(
-        None, description="The threshold that `auto` stood for. Absent otherwise.", examples=[0.43]
-    )
-    took_ms: float = Field(description="Milliseconds from the query's arrival to this answer.", examples=[2.4])
+    min_score: float | None = described("The threshold that `auto` stood for. Absent otherwise.", 0.43, default=None)
+    took_ms: float = described("Milliseconds from the query's arrival to this answer.", 2.4)

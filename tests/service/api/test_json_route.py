@@ -11,8 +11,9 @@ from httpx import Response
 from starlette.routing import Route
 
 from service.api.app import ROUTERS
-from service.api.policy import Access, policy, policy_of
-from service.api.routing import RouteTable
+from service.api.json_route import JsonRoute
+from service.api.policy import Access, Policy
+from service.api.routing import Resource, RouteTable
 from service.api.schemas.embed import EmbedRequest
 from service.runtime import LONG_BYTES
 from tests.service.api.answers import assert_refused, error_of
@@ -113,17 +114,17 @@ PADDING = " " * LONG_BYTES
 OTHERWISE = {"content-type": f"{JSON}; charset=utf-8"}  # the framework's way
 
 
-def test_every_post_with_a_body_is_declared_fast() -> None:
-    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    fast = {route.path for route in routes if policy_of(route).fast}
-    assert fast == {route.path for route in routes if route.methods == {"POST"}} - {"/backup"}
+def test_every_post_with_a_body_is_fast() -> None:
+    resources = [Resource(route) for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    fast = {resource.route.path for resource in resources if resource.fast is not None}
+    assert fast == {resource.route.path for resource in resources if resource.methods == {"POST"}} - {"/backup"}
 
 
 def test_a_fast_endpoint_with_two_bodies_stops_the_start() -> None:
-    router = APIRouter()
+    router = APIRouter(route_class=JsonRoute)
 
     @router.post("/new")
-    @policy(Access.READ, fast=True)
+    @Policy(Access.READ)
     async def new(left: EmbedRequest, right: EmbedRequest) -> None:
         """Do nothing."""
 
