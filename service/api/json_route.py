@@ -110,8 +110,8 @@ class EndpointCall:
                 self._make[name] = make
         if len(bodies) > 1:
             raise TypeError(f"{endpoint.__name__} takes {', '.join(bodies)}; without FastAPI it can take one body")
-        self._body_name, body = next(iter(bodies.items()), ("", None))
-        self._validate = TypeAdapter(body).validate_python if bodies else None
+        self._body_name = next(iter(bodies), "")
+        self._validate = TypeAdapter(bodies[self._body_name]).validate_python if bodies else None
 
     async def answer(self, request: Request, content: bytes = b"") -> Response | None:
         """Return the endpoint's answer, or that of the ServiceError it raises. None: the body is invalid."""

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.json_route import JsonRoute, endpoint_call
+from service.api.json_route import EndpointCall, JsonRoute, endpoint_call
 from service.api.policy import Access, Policy, policy_of
 from service.api.request import is_ndjson
 from service.api.responses import error_response
@@ -41,8 +41,9 @@ class Resource:
         if isinstance(route, APIRoute) and self.policy.strict:
             flat = get_flat_params(route.dependant)
             self.query_names = [parameter.alias for parameter in flat if isinstance(parameter.field_info, Query)]
-        is_fast = isinstance(route, JsonRoute) and route.methods == {"POST"}  # ADR 6
-        self.fast = endpoint_call(route.endpoint) if is_fast else None
+        self.fast: EndpointCall | None = None  # ADR 6
+        if isinstance(route, JsonRoute) and route.methods == {"POST"}:
+            self.fast = endpoint_call(route.endpoint)
         self.lines = endpoint_call(self.policy.lines) if self.policy.lines is not None else None
 
     def path_parameters(self, path: str) -> dict[str, str] | None:

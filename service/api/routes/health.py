@@ -23,8 +23,8 @@ from service.version import VERSION
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
 metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # optionally on a port of its own
 
-MODEL_FACTS = ("fingerprint", "dim", "max_length", "languages", "precision", "parameters", "prompts")
-MODEL_FACTS += ("default_prompt_name", "min_scores")
+MODEL_FACTS = ["fingerprint", "dim", "max_length", "languages", "precision", "parameters", "prompts"]
+MODEL_FACTS += ["default_prompt_name", "min_scores"]
 METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
 
