@@ -86,19 +86,12 @@ def json_option(otherwise: str = "a table") -> Argument:
     return argument("--json", action="store_true", help=f"print JSON (default: {otherwise} on a terminal, else JSON)")
 
 
+DEFAULT = "(default: %(default)s)"  # argparse puts it in
 COLLECTION = argument(
-    "--collection",
-    type=utf8,
-    default=DEFAULT_NAME,
-    metavar="NAME",
-    help=f"named set of documents (default: {DEFAULT_NAME})",
+    "--collection", type=utf8, default=DEFAULT_NAME, metavar="NAME", help=f"named set of documents {DEFAULT}"
 )
-ENGINE = argument(
-    "--engine",
-    choices=["threads", "ray"],
-    default="threads",
-    help="how to embed: on this machine or on a Ray cluster (default: threads)",
-)
+ENGINE_HELP = f"how to embed: on this machine or on a Ray cluster {DEFAULT}"
+ENGINE = argument("--engine", choices=["threads", "ray"], default="threads", help=ENGINE_HELP)
 OUT = argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
 
 

@@ -4,8 +4,9 @@ import argparse
 import dataclasses
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -14,6 +15,9 @@ from service.cli.start_trial import Use
 from service.cli.table import one_line, print_json, table, terminal_columns, wants_table
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.documents.document import Vectors
 
 OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # re-rankers lack these
 LABEL = 16  # columns
@@ -24,31 +28,20 @@ def embed(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: InvalidInput: a text is empty, too long or not valid UTF-8, or the model has no such prompt or space.
     """
-    from service.model.encoder import choose_encoder
-
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
+    encode = _load_encode(options, settings)
     for name, text in texts_of(options.texts):
-        vector_D = encoder.encode(prompt + readable(text, name, settings)).vector
-        print_json(vector_D if space is None else space(vector_D[None])[0])
+        print_json(encode(readable(text, name, settings)))
 
 
 def similarity(options: argparse.Namespace, settings: Settings) -> None:
     """Print the cosine of the first text with each other one, in the order given, as POST /similarity answers.
 
-    Raises: InvalidInput: a text is empty, too long or not valid UTF-8, or the model has no such prompt or space.
+    Raises: InvalidInput: as `embed`.
     """
     import numpy as np
 
-    from service.model.encoder import choose_encoder
-
-    given = [options.first, *options.others]
-    texts = [readable(text, name, settings) for name, text in texts_of(given)]
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
-    vectors_ND = np.stack([encoder.encode(prompt + text).vector for text in texts])
-    if space is not None:
-        vectors_ND = space(vectors_ND)
+    texts = [readable(text, name, settings) for name, text in texts_of([options.first, *options.others])]
+    vectors_ND = np.stack([*map(_load_encode(options, settings), texts)])
     scores_N = np.clip(np.einsum("d,nd->n", vectors_ND[0], vectors_ND[1:]), -1, 1)
     scored = list(zip(scores_N, texts[1:], strict=True))
     if wants_table(options):
@@ -57,6 +50,20 @@ def similarity(options: argparse.Namespace, settings: Settings) -> None:
         return
     for score, text in scored:
         print_json({"score": score, "text": text})
+
+
+def _load_encode(options: argparse.Namespace, settings: Settings) -> "Callable[[str], Vectors]":
+    """Load the model. Return what gives a text's vector with the chosen prompt, in the chosen space."""
+    from service.model.encoder import choose_encoder
+
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
+
+    def encode(text: str) -> "Vectors":
+        vector_D = encoder.encode(prompt + text).vector
+        return vector_D if space is None else space(vector_D[None])[0]
+
+    return encode
 
 
 def info(options: argparse.Namespace, settings: Settings) -> None:
@@ -74,10 +81,8 @@ def info(options: argparse.Namespace, settings: Settings) -> None:
             lines = textwrap.wrap(one_line(value), max(columns - LABEL, 20)) or [""]
             sys.stdout.write(f"\n{' ' * LABEL}".join([label.ljust(LABEL) + lines[0], *lines[1:]]) + "\n")
         return
-    facts = dataclasses.asdict(manifest)
-    of_encoders = OF_ENCODERS if facts["kind"] == "cross-encoder" else ()
-    for name in ("files", *of_encoders):
-        del facts[name]
+    left_out = {"files", *(OF_ENCODERS if manifest.kind == "cross-encoder" else ())}
+    facts = {name: value for name, value in dataclasses.asdict(manifest).items() if name not in left_out}
     print_json(facts, option=orjson.OPT_INDENT_2)
 
 
@@ -117,19 +122,12 @@ def _averages(evaluation: Mapping[str, object]) -> dict[str, float]:
     return {name: float(mean) for name, mean in means.items() if isinstance(mean, int | float)}
 
 
-SPACE = argument(
-    "--space", metavar="NAME", help="space of another model to map vectors into (default: the model's own)"
-)
+SPACE = argument("--space", metavar="NAME", help="space of another model for the vectors (default: the model's own)")
 EMBED = Subcommand(
     embed,
     "print the vectors of texts, one JSON line each",
     [
-        argument(
-            "texts",
-            nargs="*",
-            metavar="TEXT",
-            help="texts; without any, the lines of standard input, except blank ones",
-        ),
+        argument("texts", nargs="*", metavar="TEXT", help="texts (default: lines of standard input, but blank ones)"),
         prompt_option(),
         SPACE,
     ],
@@ -151,13 +149,7 @@ INFO = Subcommand(
     info,
     "print what a model is",
     [
-        argument(
-            "folder",
-            nargs="?",
-            type=Path,
-            metavar="FOLDER",
-            help="of an encoder or a re-ranker (default: the one of --model)",
-        ),
+        argument("folder", nargs="?", type=Path, metavar="FOLDER", help="of a model (default: the one of --model)"),
         json_option(otherwise="one screen"),
     ],
 )

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import orjson
 
-from service.cli.arguments import COLLECTION, ENGINE, OUT, Subcommand, argument, json_option, local_store, positive
+from service.cli.arguments import (
+    COLLECTION,
+    DEFAULT,
+    ENGINE,
+    OUT,
+    Subcommand,
+    argument,
+    json_option,
+    local_store,
+    positive,
+)
 from service.cli.index_load import BUILD, IMPORT
 from service.cli.start_trial import Use
 from service.cli.table import print_json, wants_table
@@ -230,9 +240,7 @@ INDEX_SUBCOMMANDS = {
         [
             OUT,
             COLLECTION,
-            argument(
-                "--truncated", action="store_true", help="only documents of which the model read only the beginning"
-            ),
+            argument("--truncated", action="store_true", help="only documents longer than the model reads"),
             argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32"),
         ],
     ),
@@ -241,22 +249,14 @@ INDEX_SUBCOMMANDS = {
         report,
         "measure how well these documents are found, and write a page",
         [
-            argument(
-                "--out",
-                type=Path,
-                metavar="FILE",
-                default="index-report.html",
-                help="page to write (default: %(default)s)",
-            ),
+            argument("--out", type=Path, metavar="FILE", default="index-report.html", help=f"page to write {DEFAULT}"),
             argument(
                 "--language-field",
                 metavar="NAME",
                 default="lang",
-                help="metadata field with a document's language; without it, its script counts (default: %(default)s)",
+                help=f"metadata field with a document's language; without it, its script counts {DEFAULT}",
             ),
-            argument(
-                "--sample", type=positive, default=2000, help="documents to draw and to ask with (default: %(default)s)"
-            ),
+            argument("--sample", type=positive, default=2000, help=f"documents to draw and to ask with {DEFAULT}"),
             COLLECTION,
             json_option(otherwise="text"),
         ],

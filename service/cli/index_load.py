@@ -185,8 +185,7 @@ BUILD = Subcommand(
         argument(
             "--types",
             metavar="COLUMN=TYPE,..",
-            help="types of a CSV file's columns: text, int, float, bool or json; auto: by the first rows (default: "
-            "text)",
+            help="types of a CSV's columns: text, int, float, bool, json; auto: by the first rows (default: text)",
         ),
         ENGINE,
         COLLECTION,
@@ -202,14 +201,13 @@ IMPORT = Subcommand(
             "vectors",
             type=Path,
             metavar="VECTORS",
-            help="one for each line, in order: .npy of float32 or float16, or a flat FAISS index; they must come from "
-            "this model",
+            help="this model's, one for each line in order: .npy of float32 or float16, or a flat FAISS index",
         ),
         argument(
             "--no-model-check",
             dest="model_check",
             action="store_false",
-            help="skip the check that embeds some of the texts to see whether the vectors are this model's",
+            help="do not embed some of the texts to see whether the vectors are this model's",
         ),
         COLLECTION,
     ],

@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -42,7 +42,7 @@ SUBCOMMANDS = {
     "mine": MINE,
     "dedup": DEDUP,
 }
-GROUPS = {"index": "load, export, check and back up local documents"}  # groups of subcommands with a name of two words
+GROUPS = {"index": "load, export, check and back up local documents"}  # first words of commands that have two
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,9 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _refused(f"{arguments[0]} needs {exc.name}: `make setup-dev` in a checkout installs it")
         except KeyboardInterrupt:  # torch takes seconds to load
             return _refused("stopped")
-    there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
+    there = sorted(name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0]))
     try:
-        _run(parsed(parser_of(SUBCOMMANDS, GROUPS, there), arguments))
+        try:
+            options = _parser(there).parse_args(arguments)
+        finally:
+            sys.stdout.flush()  # the text of --help, before SystemExit: a write that fails is reported
+        _run(options)
         sys.stdout.flush()
     except CrossletError as exc:
         return _refused(str(exc))
@@ -109,60 +113,43 @@ def _refused(sentence: str) -> int:
     return REFUSED
 
 
-def parser_of(commands: Mapping[str, Subcommand], groups: Mapping[str, str], plugins: Iterable[str]) -> Parser:
+def _parser(plugins: Sequence[str]) -> Parser:
     """Return the parser of all commands; `command` of what it parses is the command's name.
 
-    Args:   groups: of commands with a name of two words, with what they do.  plugins: commands of other packages.
+    plugins: commands of other packages.
     """
-    others = "".join(f"  crosslet {name}\n" for name in sorted(plugins))
+    others = "\n\ncommands of other packages:\n" + "".join(f"  crosslet {name}\n" for name in plugins)
     parser = Parser(
         prog="crosslet",
         description="Small cross-lingual sentence encoders, served from little memory.",
-        epilog="`crosslet COMMAND --help` shows the options of a command.\n"
-        + EPILOG
-        + (f"\n\ncommands of other packages:\n{others}" if others else ""),
+        epilog="`crosslet COMMAND --help` shows the options of a command.\n" + EPILOG + (others if plugins else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.others = sorted(plugins)
+    parser.others = plugins
     parser.add_argument("-V", "--version", action="version", version=f"crosslet {VERSION}")
-    top = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    of_group: dict[str, Any] = {}
-    for command, subcommand in commands.items():
-        *group, name = command.split()
-        if group and group[0] not in of_group:
-            help_ = groups[group[0]]
-            group_parser = top.add_parser(group[0], help=help_, description=_sentence(help_))
-            of_group[group[0]] = group_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-        subparser = (of_group[group[0]] if group else top).add_parser(
-            name,
-            help=subcommand.help,
-            description=_sentence(subcommand.help),
-            epilog=EPILOG,
-        )
+    groups: dict[str, Any] = {"": _commands_of(parser)}
+    for command, subcommand in SUBCOMMANDS.items():
+        group, _, name = command.rpartition(" ")
+        if group not in groups:
+            help_ = GROUPS[group]
+            groups[group] = _commands_of(groups[""].add_parser(group, help=help_, description=_sentence(help_)))
+        description = _sentence(subcommand.help)
+        subparser = groups[group].add_parser(name, help=subcommand.help, description=description, epilog=EPILOG)
         subparser.set_defaults(command=command)
-        for names, options in [*subcommand.arguments, *setting_options(settings_used(command, subcommand))]:
+        for names, options in [*subcommand.arguments, *setting_options(_settings_used(command, subcommand))]:
             subparser.add_argument(*names, **options)
     return parser
 
 
-def parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options. Flushes the text of --help, so that a failing write is reported."""
-    try:
-        return parser.parse_args(arguments)
-    except SystemExit:
-        sys.stdout.flush()
-        raise
+def _commands_of(parser: argparse.ArgumentParser) -> Any:
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
-def settings_used(command: str, subcommand: Subcommand) -> list[str]:
+def _settings_used(command: str, subcommand: Subcommand) -> list[str]:
     """Return the settings that are options of a command: those that it uses."""
-    used = {
-        "model": subcommand.use is not None or command == "info",
-        "data": command in {"serve", "search"} or command.startswith("index "),
-        "host": command == "serve",
-        "port": command == "serve",
-    }
-    return [name for name, is_used in used.items() if is_used]
+    has_model = subcommand.use is not None or command == "info"
+    has_data = command in {"serve", "search"} or command.startswith("index ")
+    return ["model"] * has_model + ["data"] * has_data + ["host", "port"] * (command == "serve")
 
 
 def _sentence(help_: str) -> str:

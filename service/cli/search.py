@@ -3,11 +3,13 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from service.cli.arguments import (
     COLLECTION,
+    DEFAULT,
     Subcommand,
     argument,
     json_object,
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents that answer a query: a table, or one JSON line each. Says so if there is none.
 
-    Raises: StartError: the store is missing, unreadable, or another model's.
-        InvalidInput: the query is empty, too long or not UTF-8, or the model has no such prompt.
+    Raises: InvalidInput: the query is empty, too long or not UTF-8, or the model has no such prompt.
     """
     from service.document_index import load_collection
     from service.documents.interface import Query
@@ -44,8 +45,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     mode = options.mode or settings.default_mode
-    collection = load_collection(settings, encoder.manifest, name=options.collection, read_only=True)
-    try:
+    with closing(load_collection(settings, encoder.manifest, name=options.collection, read_only=True)) as collection:
         vector_D = None
         if mode != "keywords":
             prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
@@ -53,9 +53,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
             if settings.space:
                 vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
         asked = Query(vector_D, None if mode == "dense" else query)
-        matches = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)[0]
-    finally:
-        collection.close()
+        (matches,) = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)
     _print_matches(matches, as_table=wants_table(options))
     if not matches:
         sys.stderr.write(f"crosslet: {_no_match(options, mode, settings)}\n")
@@ -64,8 +62,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
 def rerank(options: argparse.Namespace, settings: Settings) -> None:
     """Print the lines of a file that answer a query best: a table, or one JSON line each.
 
-    Raises: StartError: a model or the file is refused.  InvalidInput: the query or a line is empty, too long, or not
-        UTF-8.
+    Raises: InvalidInput: the query or a line is empty, too long, or not UTF-8.
     """
     from service.documents.readers.jsonl import Lines
     from service.offline.rerank import score_all
@@ -132,13 +129,8 @@ SEARCH = Subcommand(
     "search the documents, without a server",
     [
         argument("query", metavar="QUERY", help="text to search for, in any language of the model"),
-        argument("--top-k", type=positive, default=10, metavar="N", help="number of documents (default: 10)"),
-        argument(
-            "--filter",
-            type=json_object,
-            metavar="JSON",
-            help="""conditions on the metadata, such as '{"lang": "de"}'""",
-        ),
+        argument("--top-k", type=positive, default=10, metavar="N", help=f"number of documents {DEFAULT}"),
+        argument("--filter", type=json_object, metavar="JSON", help="""on the metadata, such as '{"lang": "de"}'"""),
         argument(
             "--mode",
             choices=get_args(Mode),
@@ -156,7 +148,7 @@ RERANK = Subcommand(
     [
         argument("query", metavar="QUERY", help="query, in any language of the model"),
         argument("file", type=Path, metavar="FILE", help="one passage a line, or .jsonl with a text in each"),
-        argument("--top-k", type=positive, default=10, metavar="N", help="number of passages (default: 10)"),
+        argument("--top-k", type=positive, default=10, metavar="N", help=f"number of passages {DEFAULT}"),
         argument("--windows", action="store_true", help="score a long passage by the best of its windows"),
         json_option(),
     ],

@@ -5,9 +5,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
@@ -21,38 +19,22 @@ METAVARS = {"model": "FOLDER", "data": "FOLDER", "host": "ADDRESS", "port": "POR
 INDENT = " " * 4
 
 
-@dataclass(frozen=True)
-class SettingRow:
-    """A setting to print. value: in force; of a secret, only whether it is set.  default: None where there is none."""
-
-    name: str
-    value: Any
-    default: Any
-    meaning: str
-
-
 def print_settings(options: argparse.Namespace, settings: Settings) -> None:
-    """Print each setting: name, value in force, default, meaning. Values of secrets are hidden."""
-    if not wants_table(options):
-        for row in shown_settings(settings):
-            print_json(asdict(row))
-        return
-    width = max(terminal_columns(), 40)
-    for row in shown_settings(settings):
-        changed = "" if row.value == row.default else f"  (default: {_written(row.default)})"
-        sys.stdout.write(f"{row.name} = {_written(row.value)}{changed}\n")
-        sys.stdout.write(textwrap.fill(row.meaning, width, initial_indent=INDENT, subsequent_indent=INDENT) + "\n")
+    """Print each setting: name, value in force, default, meaning. Of secrets only whether they are set."""
+    as_table, width = wants_table(options), max(terminal_columns(), 40)
+    for field_name, field in Settings.model_fields.items():
+        name, meaning = PREFIX + field_name.upper(), str(field.description)
+        value, default = _plain(getattr(settings, field_name)), _plain(field.default)
+        if not as_table:
+            print_json({"name": name, "value": value, "default": default, "meaning": meaning})
+            continue
+        changed = "" if value == default else f"  (default: {_written(default)})"
+        sys.stdout.write(f"{name} = {_written(value)}{changed}\n")
+        sys.stdout.write(textwrap.fill(meaning, width, initial_indent=INDENT, subsequent_indent=INDENT) + "\n")
     sys.stdout.flush()  # before what standard error says
-    for name, meant in unknown_settings().items():
+    for name, meant in unknown_settings().items() if as_table else ():
         way_out = f"; did you mean {meant}?" if meant else ""
         sys.stderr.write(f"crosslet: {name} is set, but is no setting{way_out}\n")
-
-
-def shown_settings(settings: Settings) -> Iterator[SettingRow]:
-    """Yield every setting, in the order of `Settings`."""
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        yield SettingRow(PREFIX + name.upper(), _plain(value), _plain(field.default), str(field.description))
 
 
 def setting_options(names: Iterable[str]) -> Iterator[Argument]:

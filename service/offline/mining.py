@@ -18,7 +18,7 @@ block of scores
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -70,11 +70,9 @@ class Margins:
     margin_of_right_M: Floats
 
 
-def mine_lines(
-    left: Lines, right: Lines, engine: Engine, *, k: int, threshold: float, dim: int, settings: Settings
-) -> Iterator[bytes]:
+def mined_as_tsv(left: Lines, right: Lines, mined: Sequence[Mined], *, threshold: float) -> Iterator[bytes]:
     """Yield margin<TAB>left<TAB>right, best first, down to the threshold. Tabs and line ends in texts become spaces."""
-    for margin, left_row, right_row in mine_rows(left, right, engine, k=k, dim=dim, settings=settings):
+    for margin, left_row, right_row in mined:
         if margin < threshold:
             return
         texts = (SEPARATORS.sub(" ", lines.text(row)) for lines, row in ((left, left_row), (right, right_row)))
@@ -109,10 +107,10 @@ def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, d
     Memory: 2 x N x dim bytes of vectors, and as much again where lines repeat.
     """
     vectors_ND = embed_lines(lines, engine, dim=dim, max_text_chars=settings.max_text_chars)
+    threads = settings.workers or usable_cpus()
     with progress("pairs", total=len(lines), unit="lines") as bar:
         if not margin:
             return leaders(vectors_ND, cosine, advance=bar.update)
-        threads = settings.workers or usable_cpus()
         return groups_by_margin(vectors_ND, cosine=cosine, margin=margin, threads=threads, advance=bar.update)
 
 
@@ -155,29 +153,27 @@ def embed_lines(lines: Lines, engine: Engine, *, dim: int, max_text_chars: int) 
     Raises: InvalidInput: a line is not UTF-8, or longer than `max_text_chars`.
             InferenceFailed: the model fails on a line.
     """
+
+    def text(row: int) -> str:
+        text = lines.text(row)
+        if len(text) > max_text_chars:
+            raise InvalidInput(
+                f"{lines.path} line {lines.number(row)} has {len(text)} characters; "
+                f"the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+            )
+        return text
+
+    starts = range(0, len(lines), BATCH_TEXTS)
+    batches = ([text(row) for row in range(start, min(start + BATCH_TEXTS, len(lines)))] for start in starts)
     vectors_ND = np.empty((len(lines), dim), np.float16)
-    stop = 0
     with progress(lines.path.name, total=len(lines), unit="lines") as bar:
-        for embedded in engine(_batches(lines, max_text_chars)):
+        for start, embedded in zip(starts, engine(batches), strict=True):
             for position, error in embedded.failed.items():
-                raise InferenceFailed(f"{lines.path} line {lines.number(stop + position)}: {error}")
-            start, stop = stop, stop + len(embedded.vectors_ND)
+                raise InferenceFailed(f"{lines.path} line {lines.number(start + position)}: {error}")
+            stop = start + len(embedded.vectors_ND)
             vectors_ND[start:stop] = embedded.vectors_ND
             bar.update(stop - start)
     return vectors_ND
-
-
-def _batches(lines: Lines, max_text_chars: int) -> Iterator[list[str]]:
-    for start in range(0, len(lines), BATCH_TEXTS):
-        rows = range(start, min(start + BATCH_TEXTS, len(lines)))
-        texts = [lines.text(row) for row in rows]
-        for row, text in zip(rows, texts, strict=True):
-            if len(text) > max_text_chars:
-                raise InvalidInput(
-                    f"{lines.path} line {lines.number(row)} has {len(text)} characters; "
-                    f"the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
-                )
-        yield texts
 
 
 def different(vectors_ND: npt.NDArray[Any]) -> tuple[Rows, Rows]:
@@ -206,8 +202,7 @@ def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
     Partners come from the k nearest, as in LASER. Where the mean is not positive, nothing is similar: the margin is 0.
     """
     mean_N, mean_M = left.cosines_NK.mean(axis=1), right.cosines_NK.mean(axis=1)
-    margin_NK = _ratio(left.cosines_NK, (mean_N[:, None] + mean_M[left.rows_NK]) / 2)
-    margin_MK = _ratio(right.cosines_NK, (mean_M[:, None] + mean_N[right.rows_NK]) / 2)
+    margin_NK, margin_MK = _ratio(left, mean_N, mean_M), _ratio(right, mean_M, mean_N)
     best_N, best_M = margin_NK.argmax(axis=1), margin_MK.argmax(axis=1)
     row_N, row_M = np.arange(len(best_N)), np.arange(len(best_M))
     return Margins(
@@ -226,7 +221,7 @@ def near_pairs(near: Neighbours, *, margin: float, cosine: float) -> Rows:
     near: of each row the nearest others of the same text.
     """
     mean_N = near.cosines_NK[:, near.cosines_NK.shape[1] // 2 :].mean(axis=1)
-    margin_NK = _ratio(near.cosines_NK, (mean_N[:, None] + mean_N[near.rows_NK]) / 2)
+    margin_NK = _ratio(near, mean_N, mean_N)
     row_P, place_P = np.nonzero((margin_NK >= margin) & (near.cosines_NK >= cosine))
     pair_P2 = np.stack([row_P, near.rows_NK[row_P, place_P]], axis=1)
     return np.unique(np.sort(pair_P2, axis=1)[:, ::-1], axis=0)
@@ -238,41 +233,34 @@ def mine(margins: Margins, left_place_N: Rows, right_place_M: Rows) -> list[Mine
     margins: of the different sentences.  left_place_N, right_place_M: each row's place among them, as `different` gives
     it. The copies of a sentence take those of its partner in order; copies that are left over may take the next best.
     """
-    places_U, places_V = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
-    left = np.concatenate([places_U, margins.left_of_right_M])
-    right = np.concatenate([margins.right_of_left_N, places_V])
+    left = np.concatenate([np.arange(len(margins.right_of_left_N)), margins.left_of_right_M])
+    right = np.concatenate([margins.right_of_left_N, np.arange(len(margins.left_of_right_M))])
     margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
     order = np.lexsort((right, left, -margin))
-    left_rows, right_rows = _Rows(left_place_N), _Rows(right_place_M)
+    left_rows, right_rows = _rows_by_place(left_place_N), _rows_by_place(right_place_M)
     mined = []
-    for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
-        count = min(left_rows.unused(pair[1]), right_rows.unused(pair[2]))
-        rows = zip(left_rows.use(pair[1], count), right_rows.use(pair[2], count), strict=True)
-        mined += [(pair[0], left_row, right_row) for left_row, right_row in rows]
+    for score, left_place, right_place in zip(
+        *(column[order].tolist() for column in (margin, left, right)), strict=True
+    ):
+        unused_left, unused_right = left_rows[left_place], right_rows[right_place]
+        while unused_left and unused_right:
+            mined.append((score, unused_left.pop(), unused_right.pop()))
     return mined
 
 
-class _Rows:
-    """The rows of each different sentence, in order, and how many of them are used."""
-
-    def __init__(self, place_N: Rows) -> None:
-        self._row_N = np.argsort(place_N, kind="stable").tolist()
-        self._stop_U = np.cumsum(np.bincount(place_N)).tolist()
-        self._next_U = [0, *self._stop_U[:-1]]
-
-    def unused(self, place: int) -> int:
-        return int(self._stop_U[place] - self._next_U[place])
-
-    def use(self, place: int, count: int) -> list[int]:
-        start = self._next_U[place]
-        self._next_U[place] += count
-        rows: list[int] = self._row_N[start : start + count]
-        return rows
+def _rows_by_place(place_N: Rows) -> list[list[int]]:
+    """Return the rows of each different sentence, the first one last."""
+    rows: list[list[int]] = [[] for _ in range(int(place_N.max(initial=-1)) + 1)]
+    for row in range(len(place_N) - 1, -1, -1):
+        rows[place_N[row]].append(row)
+    return rows
 
 
-def _ratio(cosine: Floats, mean: Floats) -> Floats:
-    margin: Floats = np.divide(cosine, mean, out=np.zeros_like(cosine), where=mean > 0)
-    return margin
+def _ratio(near: Neighbours, mean_N: Floats, mean_M: Floats) -> Floats:
+    """Return each cosine over the mean of both its rows' means, (N, K); 0 where that is not positive."""
+    mean_NK = (mean_N[:, None] + mean_M[near.rows_NK]) / 2
+    margin_NK: Floats = np.divide(near.cosines_NK, mean_NK, out=np.zeros_like(near.cosines_NK), where=mean_NK > 0)
+    return margin_NK
 
 
 def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
