@@ -55,12 +55,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     """The command line as a request."""
     parser = argparse.ArgumentParser(prog="python -m export", description="Turn a checkpoint into a served artifact.")
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        type=Path,
-        required=True,
-        help="folder of sentence-transformers, or of a cross-encoder",
-    )
+    add("--checkpoint", type=Path, required=True, help="folder of sentence-transformers, or of a cross-encoder")
     add("--out", type=Path, required=True, help="artifact folder to write")
     add("--precision", choices=["int8", "fp32"], default="int8", help="default: %(default)s")
     add(
@@ -119,27 +114,9 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     )
     add("--force", action="store_true", help="replace the artifact at --out")
     add("--trust-remote-code", action="store_true", help="run Python files of the checkpoint's folder")
-    options = parser.parse_args(arguments)
-    return ExportRequest(
-        checkpoint=options.checkpoint,
-        out=options.out,
-        precision=options.precision,
-        calibration=options.calibration,
-        word_bits=options.word_bits,
-        padding=options.padding,
-        name=options.name,
-        languages=options.languages,
-        sts=options.sts,
-        questions=options.questions,
-        limits=GateLimits(
-            min_cosine=options.min_cosine,
-            max_sts_drop=options.max_sts_drop,
-            min_rank_correlation=options.min_rank_correlation,
-            max_acc1_drop=options.max_acc1_drop,
-        ),
-        force=options.force,
-        trust_remote_code=options.trust_remote_code,
-    )
+    options = vars(parser.parse_args(arguments))
+    limits = {name: options.pop(name) for name in GateLimits.__dataclass_fields__ if name in options}
+    return ExportRequest(**options, limits=GateLimits(**limits))
 
 
 def _languages(text: str) -> tuple[str, ...]:

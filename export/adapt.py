@@ -20,13 +20,12 @@ from transformers.utils import logging as transformers_logging
 from export.__main__ import say
 from export.align import MODEL, REFUSED, add_arguments, at_least_1, exit_status, finite_rate, read_files, remove_model
 from export.bundle import rewrite_card
-from export.card import model_card
 from export.errors import ExportError
 from export.evaluation.models import load_model
 from export.pipeline import export_artifact
 from export.request import ExportRequest
 from export.restore.source import open_source, restored_student
-from service.model.artifact import MANIFEST_FILE, MODEL_FILE, ArtifactError, Manifest, load_manifest
+from service.model.artifact import MANIFEST_FILE, ArtifactError, Manifest, load_manifest
 from training.adaptation.job import Served, Task, Training, adapt, lost_of, served_scores
 from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
@@ -210,8 +209,7 @@ def describe_model(folder: Path, facts: Mapping[str, Any]) -> None:
         return
     manifest = load_manifest(folder)
     manifest = replace(manifest, evaluation={**manifest.evaluation, "adaptation": facts})
-    card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
-    rewrite_card(folder, card, manifest)
+    rewrite_card(folder, manifest)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,45 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tokenizers  # type: ignore[import-untyped]
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 import training.models.sentence_encoder  # noqa: F401 - registers the crosslet architecture with transformers
-from export.checkpoint import (
-    RECORD_FILE,
-    TrainingRecord,
-    check_length,
-    leave_out_positions,
-    plain_tokenizer,
-    read_record,
-)
+from export.checkpoint import RECORD_FILE, TrainingRecord, cut_positions, plain_tokenizer, read_record
 from export.errors import BadCheckpoint, BadRequest
-from export.gate import StsPair, check_vector_fidelity, check_vector_loss, vector_fidelity, vector_loss
-from export.graph import SentenceGraph, build_graph
+from export.gate import StsPair, check_vectors, vector_loss
+from export.graph import SentenceGraph, build_graph, truncated_dim
 from export.inputs import check_rankable, read_sts, read_texts
 from export.parity import parity_texts
-from export.prompts import Asked, Prompts, check_configuration, prompts_of, truncated_dim
 from export.request import ExportRequest, Figures, Precision, Progress
 from export.session import OutputName, Outputs, Rows
-from service.model.artifact import SCHEMA_VERSION, ParityPack
+from service.model.artifact import SCHEMA_VERSION, Kind, ParityPack
 from service.model.tokenizer import Tokenizer
 from training.errors import LoadError
 from training.models.loading import load_sentence_transformer
 
+CONFIG_FILE = "config_sentence_transformers.json"
 DECIMALS = 7  # the precision of float32 in a unit vector
 MIN_COSINE: dict[Precision, float] = {  # of the parity pack
     "int8": 0.99,  # another CPU rounds activations otherwise; as close as int8 must be to fp32
     "fp32": 0.9999,
 }
+
+Asked = tuple[str | None, str]  # prompt name (None: the default), text
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """A model's prompts. texts: by name; empty if all prompts are.  default_name: the prompt that `encode` applies."""
+
+    texts: Mapping[str, str]
+    default_name: str | None
+
+    @property
+    def default(self) -> str:
+        """The prompt that `encode` puts before a text."""
+        return "" if self.default_name is None else self.texts[self.default_name]
+
+    def over(self, texts: Sequence[str]) -> list[Asked]:
+        """Every text with the default prompt (None); every other distinct prompt with one of the texts."""
+        name_of = {prompt: name for name, prompt in self.texts.items() if prompt != self.default}
+        return [(None, text) for text in texts] + list(zip(name_of.values(), cycle(texts), strict=False))
+
+    def before(self, name: str | None, text: str) -> str:
+        """A text with its prompt, as the tokenizer gets it; None: the default prompt."""
+        return (self.default if name is None else self.texts[name]) + text
+
+    def in_turn(self, texts: Sequence[str]) -> list[str]:
+        """Texts with the prompts in turn, to resemble the texts that will be served."""
+        prompts = cycle(dict.fromkeys([self.default, *self.texts.values()]))
+        return [prompt + text for prompt, text in zip(prompts, texts, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -57,8 +79,10 @@ class Checkpoint:
 
     @property
     def prompts(self) -> Prompts:
-        """The prompts that may precede a text."""
-        return prompts_of(self.model)
+        """The prompts; none if all are empty, since sentence-transformers adds two empty ones to every model."""
+        if not any(self.model.prompts.values()):
+            return Prompts({}, None)
+        return Prompts(dict(self.model.prompts), self.model.default_prompt_name)
 
 
 def read_checkpoint(
@@ -75,13 +99,14 @@ def read_checkpoint(
     if record is None:
         if not name or not languages:
             raise BadRequest(f"{folder} has no {RECORD_FILE}: give --name and --languages")
-        record = TrainingRecord(name=name, languages=languages, max_length=_default_max_length(folder, model))
+        if model.max_seq_length is None:
+            raise BadCheckpoint(f"{folder} does not define its maximum length (max_seq_length)")
+        record = TrainingRecord(name=name, languages=languages, max_length=int(model.max_seq_length))
     record = replace(record, name=name or record.name, languages=languages or record.languages)
-    check_length(folder, _body(model), record.max_length)
+    cut_positions(folder, model[0].auto_model, record.max_length)
     model.max_seq_length = record.max_length
-    leave_out_positions(_body(model), record.max_length)
     tokenizer = plain_tokenizer(folder, model.tokenizer)
-    check_configuration(folder, model, tokenizer, record.max_length)
+    _check_prompts(folder, model, tokenizer, record.max_length)
     return Checkpoint(model, tokenizer, record)
 
 
@@ -105,21 +130,31 @@ def _load_model(folder: Path, trust_remote_code: bool) -> SentenceTransformer:
     return model.float().eval()
 
 
-def _default_max_length(folder: Path, model: SentenceTransformer) -> int:
-    if model.max_seq_length is None:
-        raise BadCheckpoint(f"{folder} does not define its maximum length (max_seq_length)")
-    return int(model.max_seq_length)
-
-
-def _body(model: SentenceTransformer) -> Any:
-    body = model[0].auto_model
-    return getattr(body, "body", body)
+def _check_prompts(folder: Path, model: SentenceTransformer, tokenizer: tokenizers.Tokenizer, max_length: int) -> None:
+    """Raises: BadCheckpoint: a prompt is no text, leaves no room for text, or is not pooled."""
+    for name, prompt in model.prompts.items():
+        try:
+            prompt.encode()
+        except (AttributeError, UnicodeEncodeError) as exc:  # another type, or JSON's lone surrogates
+            raise BadCheckpoint(f"{folder}: {CONFIG_FILE}: prompt {name!r} is not valid text") from exc
+        tokens = len(tokenizer.encode(prompt).ids)
+        if prompt and tokens >= max_length:
+            raise BadCheckpoint(
+                f"{folder}: prompt {name!r} has {tokens} tokens and the model reads {max_length}: no room for text"
+            )
+    leaves_out = any(not module.include_prompt for module in model if isinstance(module, Pooling))
+    if leaves_out and any(model.prompts.values()):
+        raise BadCheckpoint(
+            f"{folder} pools without its prompts (include_prompt is false), but the graph pools every token: set it to "
+            f"true, or remove the prompts from {CONFIG_FILE}"
+        )
 
 
 class BiEncoderKind:
-    """See `export.pipeline.Kind`."""
+    """In what an encoder's export differs: what goes into the graph, and what its outputs are compared with."""
 
-    name, unit = "bi-encoder", "text"
+    name: Kind = "bi-encoder"
+    unit = "text"  # what a row of token ids is
     output: OutputName = "sentence_embedding"
 
     def __init__(self, request: ExportRequest) -> None:
@@ -146,19 +181,20 @@ class BiEncoderKind:
 
     def reference_rows(self) -> Rows:
         """The parity texts with the default prompt, and one with each other prompt."""
-        return self._rows([self.prompts.before(*one) for one in self.asked])
+        return self._rows([self.prompts.before(*asked) for asked in self.asked])
 
     def check_fp32(self, fp32: Outputs, progress: Progress) -> Figures:
         """Cosines to the vectors of sentence-transformers."""
-        fidelity = vector_fidelity(torch_embeddings(self.checkpoint, self.asked), fp32)
-        progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
-        check_vector_fidelity(fidelity, self.request.limits)
-        return asdict(fidelity)
+        embed = partial(self.checkpoint.model.encode, normalize_embeddings=True, show_progress_bar=False)
+        expected_ND = np.stack([embed(text, prompt_name=name) for name, text in self.asked])
+        figures = check_vectors(expected_ND, fp32, self.request.limits)
+        progress(f"fp32: lowest cosine to torch {figures['min_cosine_to_torch']:.7f} over {len(fp32)} texts")
+        return figures
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         """Each distinct text on which int8 is measured, with its prompt, and its row."""
-        texts = [self.prompts.before(*one) for one in self.asked]
+        texts = [self.prompts.before(*asked) for asked in self.asked]
         distinct = dict.fromkeys([*texts, *(text for _, *sides in self.pairs for text in sides)])
         return {text: row for row, text in enumerate(distinct)}
 
@@ -174,7 +210,7 @@ class BiEncoderKind:
         progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
         if loss.sts_fp32 is not None and loss.sts_int8 is not None:
             progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
-        check_vector_loss(loss, self.request.limits)
+        loss.check(self.request.limits)
         return asdict(loss)
 
     def parity_pack(self, tokenizer: Tokenizer, run: Callable[[Rows], Outputs]) -> ParityPack:
@@ -201,15 +237,6 @@ class BiEncoderKind:
         tokenizer = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
         tokenizer.enable_truncation(self.record.max_length)
         return [tokenizer.encode(text).ids for text in texts]
-
-
-def torch_embeddings(checkpoint: Checkpoint, texts: Sequence[Asked]) -> npt.NDArray[np.float32]:
-    """The reference vectors, computed by sentence-transformers: (N, D) float32, norm 1.
-
-    Args: texts: each with the name of its prompt; None: the default prompt.
-    """
-    embed = partial(checkpoint.model.encode, normalize_embeddings=True, show_progress_bar=False)
-    return np.stack([embed(text, prompt_name=name) for name, text in texts])
 
 
 def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:

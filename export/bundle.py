@@ -6,22 +6,21 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import tokenizers  # type: ignore[import-untyped]
 
+from export.card import model_card
 from export.errors import BadRequest
 from service.model.artifact import (
     CARD_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
-    PARITY_FILE,
     TOKENIZER_FILE,
     ArtifactError,
     Manifest,
-    PairParityPack,
-    ParityPack,
     describe_files,
     fingerprint_of,
     load_manifest,
@@ -31,17 +30,6 @@ from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from service.model.tokenizer import Tokenizer
 from service.process.files import flush
-
-
-@dataclasses.dataclass(frozen=True)
-class Bundle:
-    """Everything that goes into the folder; `manifest` without `files` and `fingerprint`, which writing finds out."""
-
-    model: Path
-    tokenizer: Path
-    parity: ParityPack | PairParityPack
-    card: str
-    manifest: Manifest
 
 
 def check_target(out: Path, *, force: bool) -> None:
@@ -63,56 +51,32 @@ def check_target(out: Path, *, force: bool) -> None:
         raise BadRequest(f"{out} has no {MANIFEST_FILE}: it is no artifact, and --force does not replace it")
 
 
-def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
-    """Write to a temporary folder beside `out`, read it back as the service does, then rename it.
+def write_artifact(out: Path, files: Mapping[str, Path | bytes], manifest: Manifest, *, force: bool) -> Manifest:
+    """Write an artifact, and read it back as the service does.
 
-    Raises: BadRequest: see `check_target`.
+    Args:    files: by name, each with its content or a file to copy.  manifest: but for `files` and `fingerprint`.
+    Returns: the manifest with them.
+    Raises:  BadRequest: see `check_target`.  ArtifactError: the service would refuse it.
     """
     check_target(out, force=force)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-        stage = Path(scratch) / "new"
-        stage.mkdir()
-        manifest = _fill(bundle, stage)
-        _check_served(stage, manifest, out)
-        _put(stage, out, Path(scratch) / "old")
+    with _replacing(out) as stage:
+        manifest = _fill(stage, files, manifest)
+        try:
+            if manifest.kind == "cross-encoder":
+                Reranker.load(stage)
+            else:
+                load_encoder(stage)
+        except ArtifactError as exc:
+            raise ArtifactError(f"the service would refuse {str(exc).replace(str(stage), str(out))}") from exc
     return manifest
 
 
-def write_copy(artifact: Path, out: Path, *, added: Mapping[str, bytes], manifest: Manifest, force: bool) -> None:
-    """Write an artifact's files, those added, and this manifest with the hashes of all: whole or not at all.
-
-    Raises: BadRequest: see `check_target`.
-    """
-    check_target(out, force=force)
-    out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-        stage = Path(scratch) / "new"
-        stage.mkdir()
-        for name in manifest.files:
-            shutil.copyfile(artifact / name, stage / name)
-        for name, content in added.items():
-            (stage / name).write_bytes(content)
-        manifest = dataclasses.replace(manifest, files=describe_files(stage))
-        (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
-        _check_served(stage, manifest, out)
-        _put(stage, out, Path(scratch) / "old")
-
-
-def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:
-    """Replace an artifact's card, and its manifest by this one with the new card's hash."""
-    out = out.absolute()
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-        stage = Path(scratch) / "new"
-        stage.mkdir()
-        for name in manifest.files:
-            shutil.copyfile(out / name, stage / name)
-        (stage / CARD_FILE).write_text(card, encoding="utf-8")
-        manifest = dataclasses.replace(manifest, files=describe_files(stage))
-        (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+def rewrite_card(folder: Path, manifest: Manifest) -> None:
+    """Give an artifact this manifest, and its card; the other files stay."""
+    card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
+    with _replacing(folder) as stage:
+        _fill(stage, {name: folder / name for name in manifest.files} | {CARD_FILE: card.encode()}, manifest)
         verify_files(stage, load_manifest(stage))
-        _put(stage, out, Path(scratch) / "old")
 
 
 def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length: int) -> Tokenizer:
@@ -121,52 +85,41 @@ def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length:
     return Tokenizer(folder / TOKENIZER_FILE, max_length=max_length)
 
 
-def _check_served(stage: Path, manifest: Manifest, out: Path) -> None:
-    """Load a written folder as the service does, with its parity pack.
-
-    Raises: ArtifactError: the service would refuse it.
-    """
-    try:
-        if manifest.kind == "cross-encoder":
-            Reranker.load(stage)
+def _fill(stage: Path, files: Mapping[str, Path | bytes], manifest: Manifest) -> Manifest:
+    for name, content in files.items():
+        if isinstance(content, Path):
+            shutil.copyfile(content, stage / name)
         else:
-            load_encoder(stage)
-    except ArtifactError as exc:
-        raise ArtifactError(f"the service would refuse {str(exc).replace(str(stage), str(out))}") from exc
-
-
-def _put(stage: Path, out: Path, old: Path) -> None:
-    """Let a written folder take the place of `out`, which goes to `old`, where the caller deletes it."""
-    _sync(stage)
-    if out.exists():
-        out.rename(old)
-    try:
-        stage.rename(out)
-    except BaseException:
-        if old.exists():
-            old.rename(out)
-        raise
-    flush(out.parent)
-
-
-def _fill(bundle: Bundle, stage: Path) -> Manifest:
-    shutil.copyfile(bundle.model, stage / MODEL_FILE)
-    shutil.copyfile(bundle.tokenizer, stage / TOKENIZER_FILE)
-    (stage / PARITY_FILE).write_text(bundle.parity.to_json(), encoding="utf-8")
-    (stage / CARD_FILE).write_text(bundle.card, encoding="utf-8")
-    files = describe_files(stage)
+            (stage / name).write_bytes(content)
+    entries = describe_files(stage)
     fingerprint = fingerprint_of(
-        model_sha256=files[MODEL_FILE].sha256,
-        tokenizer_sha256=files[TOKENIZER_FILE].sha256,
-        prompts=bundle.manifest.prompts,
-        default_prompt_name=bundle.manifest.default_prompt_name,
+        model_sha256=entries[MODEL_FILE].sha256,
+        tokenizer_sha256=entries[TOKENIZER_FILE].sha256,
+        prompts=manifest.prompts,
+        default_prompt_name=manifest.default_prompt_name,
     )
-    manifest = dataclasses.replace(bundle.manifest, files=files, fingerprint=fingerprint)
+    manifest = dataclasses.replace(manifest, files=entries, fingerprint=fingerprint)
     (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest
 
 
-def _sync(folder: Path) -> None:
-    """Force the files to disk: after the rename, a crash must not leave short ones."""
-    for path in [*folder.iterdir(), folder]:
-        flush(path)
+@contextmanager
+def _replacing(out: Path) -> Iterator[Path]:
+    """An empty folder beside `out`, on the disk and in the place of `out` when the block ends without an error."""
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        stage, old = Path(scratch) / "new", Path(scratch) / "old"
+        stage.mkdir()
+        yield stage
+        for path in [*stage.iterdir(), stage]:  # after the rename, a crash must not leave short files
+            flush(path)
+        if out.exists():
+            out.rename(old)
+        try:
+            stage.rename(out)
+        except BaseException:
+            if old.exists():
+                old.rename(out)
+            raise
+        flush(out.parent)

@@ -26,21 +26,17 @@ TRACED_TOKENS = 16  # length of the text that optimum traces with
 
 @dataclass(frozen=True)
 class RankingGate:
-    """Questions, each with passages to rank; candidates and positives are indices of `passages`."""
+    """Questions as recorded, each with passages to rank; candidates and positives are indices of `passages`."""
 
-    queries: tuple[str, ...] = ()
-    passages: tuple[str, ...] = ()
-    candidates: tuple[tuple[int, ...], ...] = ()
-    positives: tuple[tuple[int, ...], ...] = ()
+    queries: list[str] = field(default_factory=list)
+    passages: list[str] = field(default_factory=list)
+    candidates: list[list[int]] = field(default_factory=list)
+    positives: list[frozenset[int]] = field(default_factory=list)
 
     def as_set(self) -> RankingSet:
         """As the measures take it."""
-        return RankingSet(
-            list(self.queries),
-            list(self.passages),
-            [np.array(row, dtype=np.int64) for row in self.candidates],
-            [frozenset(row) for row in self.positives],
-        )
+        candidates = [np.array(row, dtype=np.int64) for row in self.candidates]
+        return RankingSet(self.queries, self.passages, candidates, self.positives)
 
 
 @dataclass(frozen=True)
@@ -87,32 +83,22 @@ def read_record(folder: Path) -> TrainingRecord:
         raise BadCheckpoint(f"{folder}: {RECORD_FILE}: {where}: {first['msg']}") from exc
 
 
-def check_length(folder: Path, body: Any, max_length: int) -> None:
-    """The body needs a position embedding for every token.
+def cut_positions(folder: Path, body: Any, max_length: int) -> None:
+    """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small.
 
-    Raises: BadCheckpoint.
+    Raises: BadCheckpoint: the body has fewer.
     """
+    body = getattr(body, "body", body)  # of a student
     config = body.config
-    table = getattr(config, "max_position_embeddings", None)
-    if table is None:
-        return
-    offset = _first_position(config)
-    if max_length > table - offset:
-        raise BadCheckpoint(f"{folder}: max_length is {max_length}, but the body has {table - offset} positions")
-
-
-def leave_out_positions(body: Any, max_length: int) -> None:
-    """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small."""
-    if body.config.model_type not in CUT_FAMILIES:
-        return
-    count = max(max_length, TRACED_TOKENS) + _first_position(body.config)
-    table = body.embeddings.position_embeddings.weight[:count].detach().clone()
-    body.embeddings.position_embeddings = nn.Embedding.from_pretrained(table)  # type: ignore[no-untyped-call]
-    body.config.max_position_embeddings = len(table)
-
-
-def _first_position(config: Any) -> int:
-    return (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
+    first = (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and max_length > positions - first:
+        raise BadCheckpoint(f"{folder}: max_length is {max_length}, but the body has {positions - first} positions")
+    if config.model_type in CUT_FAMILIES:
+        count = max(max_length, TRACED_TOKENS) + first
+        table = body.embeddings.position_embeddings.weight[:count].detach().clone()
+        body.embeddings.position_embeddings = nn.Embedding.from_pretrained(table)  # type: ignore[no-untyped-call]
+        config.max_position_embeddings = len(table)
 
 
 def plain_tokenizer(folder: Path, of_model: Any) -> tokenizers.Tokenizer:

@@ -12,23 +12,15 @@ import numpy.typing as npt
 import tokenizers  # type: ignore[import-untyped]
 import torch
 
-from export.checkpoint import (
-    RECORD_FILE,
-    Pair,
-    TrainingRecord,
-    check_length,
-    leave_out_positions,
-    plain_tokenizer,
-    read_record,
-)
+from export.checkpoint import RECORD_FILE, Pair, TrainingRecord, cut_positions, plain_tokenizer, read_record
 from export.errors import BadCheckpoint
-from export.gate import check_score_fidelity, check_score_loss, pairs_of, score_fidelity, score_loss
+from export.gate import check_scores, pairs_of, score_loss
 from export.graph import PairGraph
 from export.inputs import read_pairs, read_questions
 from export.parity import parity_pairs
 from export.request import ExportRequest, Figures, Precision, Progress
 from export.session import OutputName, Outputs, Rows
-from service.model.artifact import SCHEMA_VERSION, PairParityPack
+from service.model.artifact import SCHEMA_VERSION, Kind, PairParityPack
 from service.model.reranker import PairTokenizer as ServedPairTokenizer
 from service.model.tokenizer import Tokenizer
 from training.errors import ConfigError, EvaluationError
@@ -72,24 +64,23 @@ def read_reranker(folder: Path, *, name: str | None = None, languages: tuple[str
     record = replace(
         record, name=name or record.name, languages=languages or record.languages, max_length=facts.max_length
     )
-    body = getattr(model.encoder, "body", model.encoder)
-    check_length(folder, body, record.max_length)
-    leave_out_positions(body, record.max_length)
+    cut_positions(folder, model.encoder, record.max_length)
     return RerankerCheckpoint(model, pair_tokenizer, plain_tokenizer(folder, tokenizer), record)
 
 
 class CrossEncoderKind:
-    """See `export.pipeline.Kind`."""
+    """In what a re-ranker's export differs; methods as in `BiEncoderKind`."""
 
-    name, unit = "cross-encoder", "pair"
+    name: Kind = "cross-encoder"
+    unit = "pair"  # what a row of token ids is
     output: OutputName = "score"
 
     def __init__(self, request: ExportRequest) -> None:
         self.checkpoint = read_reranker(request.checkpoint, name=request.name, languages=request.languages)
         self.record, self.tokenizer, self.request = self.checkpoint.record, self.checkpoint.tokenizer, request
         self.parity = parity_pairs(self.record)
-        gate = self.record.ranking_gate if request.questions is None else read_questions(request.questions)
-        self.questions = gate.as_set()
+        own = self.record.ranking_gate
+        self.questions = own.as_set() if request.questions is None else read_questions(request.questions)
         pairs = self.record.calibration_pairs if request.calibration is None else read_pairs(request.calibration)
         self.calibration = self._rows(pairs)
 
@@ -103,11 +94,10 @@ class CrossEncoderKind:
 
     def check_fp32(self, fp32: Outputs, progress: Progress) -> Figures:
         """Differences to the scores of the model that was trained."""
-        fidelity = score_fidelity(torch_scores(self.checkpoint, self.parity), fp32[:, 0])
-        count, difference = fidelity.parity_pairs, fidelity.max_difference_to_torch
-        progress(f"fp32: scores within {difference:.7f} of torch's over {count} pairs")
-        check_score_fidelity(fidelity, self.request.limits)
-        return asdict(fidelity)
+        figures = check_scores(torch_scores(self.checkpoint, self.parity), fp32[:, 0], self.request.limits)
+        difference = figures["max_difference_to_torch"]
+        progress(f"fp32: scores within {difference:.7f} of torch's over {len(self.parity)} pairs")
+        return figures
 
     def gate_rows(self, progress: Progress) -> Rows:
         """Each question with each of its candidates, then the parity pairs."""
@@ -123,7 +113,7 @@ class CrossEncoderKind:
         progress(f"int8: rank correlation to fp32 {loss.rank_correlation_to_fp32:.4f} over {loss.pairs} pairs")
         if loss.acc1_fp32 is not None and loss.acc1_int8 is not None:
             progress(f"int8: acc@1 {loss.acc1_int8:.2f}, fp32 {loss.acc1_fp32:.2f}, over {loss.questions} questions")
-        check_score_loss(loss, self.request.limits)
+        loss.check(self.request.limits)
         return asdict(loss)
 
     def parity_pack(self, tokenizer: Tokenizer, run: Callable[[Rows], Outputs]) -> PairParityPack:

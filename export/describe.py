@@ -16,9 +16,8 @@ from typing import Any
 
 from export.__main__ import say, status_of
 from export.bundle import rewrite_card
-from export.card import model_card
 from export.errors import BadRequest
-from service.model.artifact import MODEL_FILE, load_manifest, verify_files
+from service.model.artifact import load_manifest, verify_files
 from training.system.files import refuse_pointers
 
 DETAILS = ("_forward", "_backward", "_p5")  # suffixes of details, left out of the card
@@ -51,8 +50,7 @@ def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None
     if notes is not None:
         training["notes"] = _text(notes).strip()
     manifest = dataclasses.replace(manifest, evaluation=evaluation, training=training)
-    card = model_card(manifest, model_bytes=(artifact / MODEL_FILE).stat().st_size, folder=artifact)
-    rewrite_card(artifact, card, manifest)
+    rewrite_card(artifact, manifest)
     say(f"wrote the card of {artifact}")
 
 

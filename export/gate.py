@@ -17,6 +17,7 @@ from training.reranking.ranking import RankingSet, score_ranking
 
 Floats = npt.NDArray[np.float32]
 StsPair = tuple[float, str, str]  # score, sentence, sentence
+Bound = tuple[bool, str]  # whether it is held, and what to say if not; a figure of NaN holds none
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,6 @@ class GateLimits:
 
 
 @dataclass(frozen=True)
-class VectorFidelity:
-    """How close the vectors of the fp32 graph come to the checkpoint's."""
-
-    parity_texts: int
-    min_cosine_to_torch: float
-
-
-@dataclass(frozen=True)
 class VectorLoss:
     """What int8 costs an encoder against the fp32 graph; the STS fields are None without STS pairs."""
 
@@ -50,13 +43,17 @@ class VectorLoss:
     sts_fp32: float | None
     sts_int8: float | None
 
-
-@dataclass(frozen=True)
-class ScoreFidelity:
-    """How close the scores of the fp32 graph come to the checkpoint's."""
-
-    parity_pairs: int
-    max_difference_to_torch: float
+    def check(self, limits: GateLimits) -> None:
+        """Raises: Refused: names every figure beyond its limit, with the option that moves it."""
+        cosine = f"mean cosine to fp32 is {self.mean_cosine_to_fp32:.4f} over {self.texts} texts, "
+        _refuse(
+            "int8",
+            (
+                self.mean_cosine_to_fp32 >= limits.min_cosine,
+                f"{cosine}the limit is {limits.min_cosine} (--min-cosine)",
+            ),
+            _fall("STS", self.sts_fp32, self.sts_int8, f"{self.sts_pairs} pairs", limits.max_sts_drop, "max-sts-drop"),
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +68,38 @@ class ScoreLoss:
     acc1_fp32: float | None
     acc1_int8: float | None
 
+    def check(self, limits: GateLimits) -> None:
+        """Raises: Refused: names every figure beyond its limit, with the option that moves it."""
+        correlation = f"rank correlation to fp32 is {self.rank_correlation_to_fp32:.4f} over {self.pairs} pairs, "
+        questions = f"{self.questions} questions"
+        _refuse(
+            "int8",
+            (
+                self.rank_correlation_to_fp32 >= limits.min_rank_correlation,
+                f"{correlation}the limit is {limits.min_rank_correlation} (--min-rank-correlation)",
+            ),
+            _fall("acc@1", self.acc1_fp32, self.acc1_int8, questions, limits.max_acc1_drop, "max-acc1-drop"),
+        )
 
-def vector_fidelity(torch_ND: Floats, fp32_ND: Floats) -> VectorFidelity:
-    """Compare the checkpoint's vectors with the graph's."""
-    return VectorFidelity(len(torch_ND), float(cosines(torch_ND, fp32_ND).min()))
+
+def check_vectors(torch_ND: Floats, fp32_ND: Floats, limits: GateLimits) -> dict[str, float]:
+    """Compare the checkpoint's vectors with the fp32 graph's.
+
+    Returns: figures for the manifest.
+    Raises:  Refused: the graph does not compute what torch computes.
+    """
+    lowest = float(cosines(torch_ND, fp32_ND).min())
+    fault = f"the lowest cosine to torch is {lowest:.6f} over {len(torch_ND)} texts, the limit is "
+    _refuse("fp32", (lowest >= limits.min_cosine_to_torch, f"{fault}{limits.min_cosine_to_torch}"))
+    return {"parity_texts": len(torch_ND), "min_cosine_to_torch": lowest}
+
+
+def check_scores(torch_N: Floats, fp32_N: Floats, limits: GateLimits) -> dict[str, float]:
+    """Like `check_vectors`, of a re-ranker's scores."""
+    largest = float(np.abs(torch_N - fp32_N).max())
+    fault = f"a score differs by {largest:.6f} from torch's over {len(torch_N)} pairs, the limit is "
+    _refuse("fp32", (largest <= limits.max_difference_to_torch, f"{fault}{limits.max_difference_to_torch}"))
+    return {"parity_pairs": len(torch_N), "max_difference_to_torch": largest}
 
 
 def vector_loss(fp32_ND: Floats, int8_ND: Floats, row_of: Mapping[str, int], pairs: Sequence[StsPair]) -> VectorLoss:
@@ -91,45 +116,6 @@ def vector_loss(fp32_ND: Floats, int8_ND: Floats, row_of: Mapping[str, int], pai
         sts_fp32=_sts(fp32_ND, row_of, pairs),
         sts_int8=_sts(int8_ND, row_of, pairs),
     )
-
-
-def check_vector_fidelity(fidelity: VectorFidelity, limits: GateLimits) -> None:
-    """Refuse a graph that does not compute what torch computes.
-
-    Raises: Refused.
-    """
-    if not fidelity.min_cosine_to_torch >= limits.min_cosine_to_torch:  # `not >=`: NaN is refused too
-        raise Refused(
-            f"fp32 refused: the lowest cosine to torch is {fidelity.min_cosine_to_torch:.6f} over "
-            f"{fidelity.parity_texts} texts, the limit is {limits.min_cosine_to_torch}"
-        )
-
-
-def check_vector_loss(loss: VectorLoss, limits: GateLimits) -> None:
-    """Refuse int8 weights that lost too much.
-
-    Raises: Refused: names every figure over its limit, with the option that moves it.
-    """
-    faults = []
-    if not loss.mean_cosine_to_fp32 >= limits.min_cosine:
-        faults.append(
-            f"mean cosine to fp32 is {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts, "
-            f"the limit is {limits.min_cosine} (--min-cosine)"
-        )
-    if loss.sts_fp32 is not None and loss.sts_int8 is not None:
-        drop = loss.sts_fp32 - loss.sts_int8
-        if not drop <= limits.max_sts_drop:
-            faults.append(
-                f"STS falls by {drop:.2f} points from {loss.sts_fp32:.2f} to {loss.sts_int8:.2f} over "
-                f"{loss.sts_pairs} pairs, the limit is {limits.max_sts_drop} (--max-sts-drop)"
-            )
-    if faults:
-        raise Refused(f"int8 refused: {'; '.join(faults)}")
-
-
-def score_fidelity(torch_N: Floats, fp32_N: Floats) -> ScoreFidelity:
-    """Compare the checkpoint's scores with the graph's."""
-    return ScoreFidelity(len(torch_N), float(np.abs(torch_N - fp32_N).max()))
 
 
 def score_loss(fp32_N: Floats, int8_N: Floats, questions: RankingSet) -> ScoreLoss:
@@ -149,40 +135,6 @@ def score_loss(fp32_N: Floats, int8_N: Floats, questions: RankingSet) -> ScoreLo
     )
 
 
-def check_score_fidelity(fidelity: ScoreFidelity, limits: GateLimits) -> None:
-    """Refuse a graph that does not compute what torch computes.
-
-    Raises: Refused.
-    """
-    if not fidelity.max_difference_to_torch <= limits.max_difference_to_torch:  # `not <=`: NaN is refused too
-        raise Refused(
-            f"fp32 refused: a score differs by {fidelity.max_difference_to_torch:.6f} from torch's over "
-            f"{fidelity.parity_pairs} pairs, the limit is {limits.max_difference_to_torch}"
-        )
-
-
-def check_score_loss(loss: ScoreLoss, limits: GateLimits) -> None:
-    """Refuse int8 weights that lost too much.
-
-    Raises: Refused: names every figure over its limit, with the option that moves it.
-    """
-    faults = []
-    if not loss.rank_correlation_to_fp32 >= limits.min_rank_correlation:
-        faults.append(
-            f"rank correlation to fp32 is {loss.rank_correlation_to_fp32:.4f} over {loss.pairs} pairs, "
-            f"the limit is {limits.min_rank_correlation} (--min-rank-correlation)"
-        )
-    if loss.acc1_fp32 is not None and loss.acc1_int8 is not None:
-        drop = loss.acc1_fp32 - loss.acc1_int8
-        if not drop <= limits.max_acc1_drop:
-            faults.append(
-                f"acc@1 falls by {drop:.2f} points from {loss.acc1_fp32:.2f} to {loss.acc1_int8:.2f} over "
-                f"{loss.questions} questions, the limit is {limits.max_acc1_drop} (--max-acc1-drop)"
-            )
-    if faults:
-        raise Refused(f"int8 refused: {'; '.join(faults)}")
-
-
 def pairs_of(questions: RankingSet) -> list[tuple[str, str]]:
     """Each query with each of its candidates, in the order in which `score_loss` takes their scores."""
     return [
@@ -198,6 +150,19 @@ def cosines(left_ND: npt.NDArray[np.floating], right_ND: npt.NDArray[np.floating
     norm_N = np.linalg.norm(left_ND, axis=1) * np.linalg.norm(right_ND, axis=1)
     cosine_N: npt.NDArray[np.float64] = (left_ND * right_ND).sum(axis=1) / norm_N
     return cosine_N
+
+
+def _refuse(precision: str, *bounds: Bound) -> None:
+    if faults := [fault for is_held, fault in bounds if not is_held]:
+        raise Refused(f"{precision} refused: {'; '.join(faults)}")
+
+
+def _fall(score: str, fp32: float | None, int8: float | None, over: str, limit: float, option: str) -> Bound:
+    """How far a score x 100 may fall; one that was not measured holds."""
+    if fp32 is None or int8 is None:
+        return True, ""
+    figures = f"{fp32 - int8:.2f} points from {fp32:.2f} to {int8:.2f} over {over}"
+    return fp32 - int8 <= limit, f"{score} falls by {figures}, the limit is {limit} (--{option})"
 
 
 def _sts(embedding_ND: Floats, row_of: Mapping[str, int], pairs: Sequence[StsPair]) -> float | None:

@@ -8,7 +8,6 @@ Shapes: N texts, D dims.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from export.bundle import check_target, write_copy
+from export.bundle import check_target, write_artifact
 from export.card import model_card
 from export.errors import Refused
 from export.session import open_session, run_each
@@ -27,10 +26,8 @@ from service.model.artifact import (
     CARD_FILE,
     MODEL_FILE,
     PARITY_FILE,
-    TOKENIZER_FILE,
     DataLicence,
     Manifest,
-    fingerprint_of,
     load_manifest,
     load_parity,
     verify_files,
@@ -88,24 +85,17 @@ def add_head(
         before,
         name=f"{before.name}-{alignment['languages']}",
         parameters=before.parameters + head.parameters,
-        fingerprint=fingerprint_of(
-            model_sha256=hashlib.sha256(model_bytes).hexdigest(),
-            tokenizer_sha256=before.files[TOKENIZER_FILE].sha256,
-            prompts=before.prompts,
-            default_prompt_name=before.default_prompt_name,
-        ),
-        files={name: entry for name, entry in before.files.items() if name not in spaces},
         evaluation={**before.evaluation, "alignment": {"before": before.fingerprint, **alignment}},
         data_licences=(*before.data_licences, data),
         spaces=(),
     )
-    added = {
+    files: dict[str, Path | bytes] = {name: artifact / name for name in before.files if name not in spaces}
+    files |= {
         MODEL_FILE: model_bytes,
         PARITY_FILE: dataclasses.replace(parity, embeddings=rows).to_json().encode(),
         CARD_FILE: model_card(after, model_bytes=len(model_bytes), folder=artifact).encode(),
     }
-    write_copy(artifact, out, added=added, manifest=after, force=force)
-    return load_manifest(out)
+    return write_artifact(out, files, after, force=force)
 
 
 def append_head(model: onnx.ModelProto, head: ServedHead) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from export.checkpoint import Pair, RankingGate
+from export.checkpoint import Pair
 from export.errors import BadRequest
 from export.gate import StsPair
 from training.errors import EvaluationError
@@ -21,14 +21,28 @@ def read_texts(path: Path) -> tuple[str, ...]:
 
     Raises: BadRequest: the file cannot be read, a line is not UTF-8 (names it), or there is no text.
     """
-    try:
-        lines = [line.rstrip("\r") for _, line in text_lines(path, error=ValueError)]
-    except ValueError as exc:
-        raise BadRequest(f"{exc} (--calibration)") from exc
-    texts = tuple(line for line in lines if line.strip())
+    texts = tuple(line for _, line in _lines(path, "--calibration") if line.strip())
     if not texts:
         raise BadRequest(f"{path} has no text (--calibration)")
     return texts
+
+
+def read_pairs(path: Path) -> tuple[Pair, ...]:
+    """`query<TAB>passage`, a pair a line; empty lines are left out.
+
+    Raises: BadRequest: the file cannot be read, a line is malformed (names it), or there is no pair.
+    """
+    pairs: list[Pair] = []
+    for number, line in _lines(path, "--calibration"):
+        query, separator, passage = line.partition("\t")
+        if not line.strip():
+            continue
+        if not separator or "\t" in passage:
+            raise BadRequest(f"{path}:{number} is not query<TAB>passage (--calibration)")
+        pairs.append((query, passage))
+    if not pairs:
+        raise BadRequest(f"{path} has no pair (--calibration)")
+    return tuple(pairs)
 
 
 def read_sts(path: Path) -> tuple[StsPair, ...]:
@@ -36,11 +50,7 @@ def read_sts(path: Path) -> tuple[StsPair, ...]:
 
     Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores are all equal.
     """
-    try:
-        lines = list(text_lines(path, error=ValueError))
-    except ValueError as exc:
-        raise BadRequest(f"{exc} (--sts)") from exc
-    pairs = tuple(_sts_pair(line, where=f"{path}:{number}") for number, line in lines)
+    pairs = tuple(_sts_pair(line, where=f"{path}:{number}") for number, line in list(_lines(path, "--sts")))
     check_rankable(pairs, where=str(path))
     return pairs
 
@@ -54,28 +64,7 @@ def check_rankable(pairs: Sequence[StsPair], *, where: str) -> None:
         raise BadRequest(f"{where} has {len(pairs)} pairs without two different scores: STS cannot be measured")
 
 
-def read_pairs(path: Path) -> tuple[Pair, ...]:
-    """`query<TAB>passage`, a pair a line; empty lines are left out.
-
-    Raises: BadRequest: the file cannot be read, a line is malformed (names it), or there is no pair.
-    """
-    pairs: list[Pair] = []
-    try:
-        for number, line in text_lines(path, error=ValueError):
-            query, separator, passage = line.rstrip("\r").partition("\t")
-            if not line.strip():
-                continue
-            if not separator or "\t" in passage:
-                raise ValueError(f"{path}:{number} is not query<TAB>passage")
-            pairs.append((query, passage))
-    except ValueError as exc:
-        raise BadRequest(f"{exc} (--calibration)") from exc
-    if not pairs:
-        raise BadRequest(f"{path} has no pair (--calibration)")
-    return tuple(pairs)
-
-
-def read_questions(path: Path) -> RankingGate:
+def read_questions(path: Path) -> RankingSet:
     """The questions of a JSON-lines file: query, positives and, where known, negatives (else all passages are ranked).
 
     Raises: BadRequest: the file cannot be read, is malformed, or leaves nothing to rank.
@@ -84,19 +73,23 @@ def read_questions(path: Path) -> RankingGate:
         collection = read_jsonl(path)
     except (EvaluationError, OSError) as exc:
         raise BadRequest(f"{exc} (--questions)") from exc
-    found = RankingSet.of(collection, _first([one.texts for one in collection.questions]), _first(collection.passages))
-    if not any(len(row) > len(positives) for row, positives in zip(found.candidates, found.positives, strict=True)):
+    languages = _first([question.texts for question in collection.questions]), _first(collection.passages)
+    questions = RankingSet.of(collection, *languages)
+    if all(len(row) == len(own) for row, own in zip(questions.candidates, questions.positives, strict=True)):
         raise BadRequest(f"{path} has no question with a passage that does not answer it (--questions)")
-    return RankingGate(
-        tuple(found.queries),
-        tuple(found.passages),
-        tuple(tuple(row.tolist()) for row in found.candidates),
-        tuple(tuple(sorted(row)) for row in found.positives),
-    )
+    return questions
+
+
+def _lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
+    try:
+        for number, line in text_lines(path, error=ValueError):
+            yield number, line.rstrip("\r")
+    except ValueError as exc:
+        raise BadRequest(f"{exc} ({option})") from exc
 
 
 def _sts_pair(line: str, *, where: str) -> StsPair:
-    columns = line.removesuffix("\r").split("\t")
+    columns = line.split("\t")
     try:
         score, left, right = columns
         value = float(score)
@@ -109,4 +102,4 @@ def _sts_pair(line: str, *, where: str) -> StsPair:
 
 def _first(texts: Sequence[Texts]) -> list[str | None]:
     """The language of each that it has first."""
-    return [next(iter(one)) for one in texts]
+    return [next(iter(languages)) for languages in texts]

@@ -1,82 +1,37 @@
-"""Checkpoint -> artifact, top to bottom, for encoders and re-rankers: a `Kind` says in what they differ."""
+"""Checkpoint -> artifact, top to bottom, for encoders and re-rankers."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
-
-import tokenizers  # type: ignore[import-untyped]
 
 from export.bi_encoder import BiEncoderKind
-from export.bundle import Bundle, check_target, save_tokenizer, write_bundle
+from export.bundle import check_target, save_tokenizer, write_artifact
 from export.card import model_card
-from export.checkpoint import TrainingRecord
 from export.cross_encoder import CrossEncoderKind
 from export.errors import Refused
-from export.graph import PairGraph, SentenceGraph
 from export.onnx import check_size, export_fp32
 from export.quantization.quantize import quantise
 from export.request import ExportRequest, Figures, Progress, check_options
-from export.session import OutputName, Outputs, Rows, open_session, run_each
+from export.session import Rows, open_session, run_each
 from service.model.artifact import (
+    CARD_FILE,
     MODEL_FILE,
+    PARITY_FILE,
     SCHEMA_VERSION,
     TOKENIZER_FILE,
     Activations,
     Manifest,
     Padding,
-    PairParityPack,
     ParityPack,
 )
-from service.model.tokenizer import Tokenizer
 from service.version import VERSION
 from training.reranking.checkpoint import is_cross_encoder
 
-
-class Kind(Protocol):
-    """In what encoders and re-rankers differ: what goes into the graph, and what its outputs are compared with.
-
-    name: in the manifest.  unit: what one row of token ids is, "text" or "pair".  output: of the graph.
-    tokenizer: without truncation and padding, which are the consumer's.  calibration: token ids that fix the steps.
-    """
-
-    name: Any
-    unit: str
-    output: OutputName
-    record: TrainingRecord
-    tokenizer: tokenizers.Tokenizer
-    calibration: Rows
-
-    def graph(self) -> SentenceGraph | PairGraph:
-        """The module that is traced."""
-
-    def reference_rows(self) -> Rows:
-        """Token ids of what the checkpoint and the fp32 graph are compared on."""
-
-    def check_fp32(self, fp32: Outputs, progress: Progress) -> Figures:
-        """Compare the outputs of these rows with the checkpoint's.
-
-        Raises: Refused: the graph does not compute what torch computes.
-        """
-
-    def gate_rows(self, progress: Progress) -> Rows:
-        """Token ids of what int8 is measured on; says what cannot be measured."""
-
-    def check_int8(self, fp32: Outputs, int8: Outputs, progress: Progress) -> Figures:
-        """Compare the outputs of these rows in both precisions.
-
-        Raises: Refused: int8 lost too much.
-        """
-
-    def parity_pack(self, tokenizer: Tokenizer, run: Callable[[Rows], Outputs]) -> ParityPack | PairParityPack:
-        """The ids that the service reads and their outputs on this machine."""
-
-    def facts(self) -> dict[str, Any]:
-        """More fields of the manifest."""
+# In what encoders and re-rankers differ: what goes into the graph, and what its outputs are compared with.
+Kind = BiEncoderKind | CrossEncoderKind
 
 
 @dataclass(frozen=True)
@@ -98,12 +53,12 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     check_target(request.out, force=request.force)
     is_reranker = is_cross_encoder(request.checkpoint)
     check_options(request, is_reranker=is_reranker)
-    kind: Kind = CrossEncoderKind(request) if is_reranker else BiEncoderKind(request)
+    kind = CrossEncoderKind(request) if is_reranker else BiEncoderKind(request)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
         graph = _fp32_graph(kind, request, Path(folder), progress)
         if request.precision == "int8":
             graph = _int8_graph(kind, graph, request, progress)
-        manifest = write_bundle(_bundle(kind, graph, request), request.out, force=request.force)
+        manifest = _write(kind, graph, request)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
 
@@ -131,7 +86,7 @@ def _int8_graph(kind: Kind, fp32: MeasuredGraph, request: ExportRequest, progres
         check_size(path, parameters=fp32.parameters, precision="int8")
         figures = kind.check_int8(fp32_ND, run_each(open_session(path), rows, kind.output), progress)
         activations: Activations = "static" if calibration else "dynamic"
-        return replace(fp32, path=path, figures=fp32.figures | figures, activations=activations)
+        return replace(fp32, path=path, figures={**fp32.figures, **figures}, activations=activations)
 
     if kind.calibration:
         try:
@@ -141,8 +96,7 @@ def _int8_graph(kind: Kind, fp32: MeasuredGraph, request: ExportRequest, progres
     return quantised(())
 
 
-def _bundle(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Bundle:
-    """The files, and the manifest but for their hashes and the fingerprint, which writing finds out."""
+def _write(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Manifest:
     record, folder = kind.record, graph.path.parent
     tokenizer = save_tokenizer(kind.tokenizer, folder, max_length=record.max_length)
     session = open_session(graph.path)
@@ -167,5 +121,10 @@ def _bundle(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Bundle:
         padding=graph.padding,
         **kind.facts(),
     )
-    card = model_card(manifest, model_bytes=graph.path.stat().st_size, folder=folder)
-    return Bundle(graph.path, folder / TOKENIZER_FILE, parity, card, manifest)
+    files: dict[str, Path | bytes] = {
+        MODEL_FILE: graph.path,
+        TOKENIZER_FILE: folder / TOKENIZER_FILE,
+        PARITY_FILE: parity.to_json().encode(),
+        CARD_FILE: model_card(manifest, model_bytes=graph.path.stat().st_size, folder=folder).encode(),
+    }
+    return write_artifact(request.out, files, manifest, force=request.force)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,9 @@ from service.model.artifact import Padding
 
 Precision = Literal["int8", "fp32"]
 Progress = Callable[[str], None]
-Figures = dict[str, float | None]  # everything measured, under the names that the manifest has
+Figures = Mapping[str, float | None]  # everything measured, under the names that the manifest has
+OF_ENCODERS = ("sts", "min_cosine", "max_sts_drop")
+OF_RERANKERS = ("questions", "min_rank_correlation", "max_acc1_drop")
 
 
 @dataclass(frozen=True)
@@ -41,32 +43,15 @@ def check_options(request: ExportRequest, *, is_reranker: bool) -> None:
 
     Raises: BadRequest: names the first of them.
     """
-    of_encoders = {
-        "--sts": request.sts is not None,
-        "--min-cosine": request.limits.min_cosine != GateLimits.min_cosine,
-        "--max-sts-drop": request.limits.max_sts_drop != GateLimits.max_sts_drop,
-    }
-    of_rerankers = {
-        "--questions": request.questions is not None,
-        "--min-rank-correlation": request.limits.min_rank_correlation != GateLimits.min_rank_correlation,
-        "--max-acc1-drop": request.limits.max_acc1_drop != GateLimits.max_acc1_drop,
-    }
-    of_int8 = {
-        "--calibration": request.calibration is not None,
-        "--word-bits": request.word_bits != 8,
-        **of_encoders,
-        **of_rerankers,
-    }
     if is_reranker:
-        remote_code = {"--trust-remote-code": request.trust_remote_code}
-        _refuse_any(of_encoders | remote_code, f"is for encoders: {request.checkpoint} is a re-ranker")
+        reason = f"is for encoders: {request.checkpoint} is a re-ranker"
+        reasons = dict.fromkeys([*OF_ENCODERS, "trust_remote_code"], reason)
     else:
-        _refuse_any(of_rerankers, f"is for re-rankers: {request.checkpoint} is none")
+        reasons = dict.fromkeys(OF_RERANKERS, f"is for re-rankers: {request.checkpoint} is none")
     if request.precision == "fp32":
-        _refuse_any(of_int8, "is for --precision int8: fp32 rounds nothing")
-
-
-def _refuse_any(options: dict[str, bool], reason: str) -> None:
-    given = next((option for option, is_given in options.items() if is_given), None)
-    if given is not None:
-        raise BadRequest(f"{given} {reason}")
+        for option in ("calibration", "word_bits", *OF_ENCODERS, *OF_RERANKERS):
+            reasons.setdefault(option, "is for --precision int8: fp32 rounds nothing")
+    values, defaults = vars(request) | vars(request.limits), vars(ExportRequest) | vars(GateLimits)
+    for option, reason in reasons.items():
+        if values[option] != defaults[option]:
+            raise BadRequest(f"--{option.replace('_', '-')} {reason}")

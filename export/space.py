@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from export.__main__ import say, status_of
-from export.bundle import check_target, write_copy
+from export.bundle import check_target, write_artifact
 from export.errors import BadRequest
-from service.model.artifact import Manifest, Space
+from service.model.artifact import Space
 from service.model.encoder import Encoder, load_encoder
 from service.model.spaces import SpaceMap
 from training.corpora.text_pairs import read_tsv_pairs
@@ -40,20 +40,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # part of a file name
 CHUNK = 1024
 
 
-@dataclasses.dataclass(frozen=True)
-class SpaceRequest:
-    """The options of the command.  max_pairs: maximum number of pairs, evenly spaced over the files."""
-
-    artifact: Path
-    model: str
-    pairs: tuple[Path, ...]
-    out: Path
-    name: str
-    max_pairs: int = MAX_PAIRS
-    force: bool = False
-    trust_remote_code: bool = False
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns 0, 2 with the reason on stderr, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
@@ -68,43 +54,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--max-pairs", type=int, default=MAX_PAIRS, help="at most N pairs, evenly spaced; default: %(default)s")
     add("--force", action="store_true", help="replace the artifact at --out")
     add("--trust-remote-code", action="store_true", help="allow the other model's own Python code to run")
-    options = vars(parser.parse_args(arguments))
-    options |= {"pairs": tuple(options["pairs"]), "name": options["name"] or Path(options["model"]).name}
-    return status_of(lambda: add_space(SpaceRequest(**options)))
+    options = parser.parse_args(arguments)
+    return status_of(lambda: add_space(options, name=options.name or Path(options.model).name))
 
 
-def add_space(request: SpaceRequest) -> Manifest:
+def add_space(options: argparse.Namespace, *, name: str) -> None:
     """Fit the map, measure it on held-out sentences, and write the copy.
 
     Raises: BadRequest: an option, the other model or a file of pairs cannot be used, or there are too few pairs.
         ArtifactError: the folder is not an artifact that can be served.
     """
-    if not NAME.fullmatch(request.name):
-        raise BadRequest(f"{request.name!r} cannot name a space: --name takes letters, digits and . _ -")
-    check_target(request.out, force=request.force)
-    encoder = load_encoder(request.artifact)
-    if request.name in encoder.spaces.maps:
-        raise BadRequest(f"{request.artifact} already has a space {request.name}; choose another --name")
+    if not NAME.fullmatch(name):
+        raise BadRequest(f"{name!r} cannot name a space: --name takes letters, digits and . _ -")
+    check_target(options.out, force=options.force)
+    encoder = load_encoder(options.artifact)
+    if name in encoder.spaces.maps:
+        raise BadRequest(f"{options.artifact} already has a space {name}; choose another --name")
     try:
-        pairs = _read(request.pairs, request.max_pairs)
+        pairs = _read(options.pairs, options.max_pairs)
         fitted, held_out = split(pairs)
         if not fitted or not held_out:
             raise BadRequest(f"{len(pairs)} pairs are too few: give {HELD_OUT} distinct English sentences or more")
         say(f"{len(fitted)} pairs to fit, {len(held_out)} held out")
-        label_NE = _of_other(request, [english for english, _ in pairs])
-        identity = teacher_identity(request.model)
+        labels = _labels(options, [english for english, _ in pairs])
+        identity = teacher_identity(options.model)
     except TrainingError as exc:
         raise BadRequest(str(exc)) from exc
-    labels = dict(zip([english for english, _ in pairs], label_NE, strict=True))
     affine = fit(encoder, fitted, labels)
     english_cosine, other_cosine = measure(encoder, SpaceMap.from_array(affine), held_out, labels)
     say(f"mean cosine held out: English {english_cosine:.4f}, others {other_cosine:.4f}")
-    file = f"space.{request.name}.npy"
-    space = Space(request.name, identity, len(affine), file, len(fitted), english_cosine, other_cosine)
-    manifest = dataclasses.replace(encoder.manifest, spaces=(*encoder.manifest.spaces, space))
-    write_copy(request.artifact, request.out, added={file: _npy(affine)}, manifest=manifest, force=request.force)
-    say(f"wrote {request.out}")
-    return manifest
+    file, manifest, content = f"space.{name}.npy", encoder.manifest, io.BytesIO()
+    np.save(content, affine, allow_pickle=False)
+    space = Space(name, identity, len(affine), file, len(fitted), english_cosine, other_cosine)
+    manifest = dataclasses.replace(manifest, spaces=(*manifest.spaces, space))
+    files = {known: options.artifact / known for known in manifest.files} | {file: content.getvalue()}
+    write_artifact(options.out, files, manifest, force=options.force)
+    say(f"wrote {options.out}")
 
 
 def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
@@ -147,35 +132,25 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
     return np.stack([found[text] for text in texts])
 
 
-def _of_other(request: SpaceRequest, texts: Sequence[str]) -> Vectors:
-    """The other model's vectors at unit length: (N, E); encodes each distinct text once."""
-    model = load_teacher(request.model, device=torch.device("cpu"), trust_remote_code=request.trust_remote_code)
+def _labels(options: argparse.Namespace, texts: Sequence[str]) -> dict[str, Vectors]:
+    """The other model's vector of each distinct text, at unit length: (E,)."""
+    model = load_teacher(options.model, device=torch.device("cpu"), trust_remote_code=options.trust_remote_code)
     distinct = list(dict.fromkeys(texts))
     vectors = model.encode(
         distinct, batch_size=64, normalize_embeddings=True, convert_to_tensor=True, show_progress_bar=False
     )
-    row = {text: position for position, text in enumerate(distinct)}
-    found_NE: Vectors = vectors.float().cpu().numpy()[[row[text] for text in texts]]
-    return found_NE
+    return dict(zip(distinct, vectors.float().cpu().numpy(), strict=True))
 
 
 def _read(files: Sequence[Path], most: int) -> list[Pair]:
-    pairs = [pair for path in files for pair in _pairs_of(path)]
+    pairs: list[Pair] = []
+    for path in files:
+        if not path.is_file():
+            raise BadRequest(f"{path} is not a file (--pairs)")
+        pairs += [(english, other) for english, other in read_tsv_pairs(path) if english.strip() and other.strip()]
     if len(pairs) <= most:
         return pairs
     return [pairs[position] for position in np.linspace(0, len(pairs) - 1, most, dtype=np.int64)]
-
-
-def _pairs_of(path: Path) -> list[Pair]:
-    if not path.is_file():
-        raise BadRequest(f"{path} is not a file (--pairs)")
-    return [(english, other) for english, other in read_tsv_pairs(path) if english.strip() and other.strip()]
-
-
-def _npy(affine: NDArray[np.float16]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, affine, allow_pickle=False)
-    return buffer.getvalue()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Use it to continue training when only the artifact is left (`base` of a configuration), or to run the model in
 sentence-transformers. Weights keep their int8 rounding; recurrences are unrolled into layers.
 
-Shapes: V vocabulary, H hidden, D dims of the sentence embedding.
+Shapes: V vocabulary, L tokens, H hidden, D dims of the sentence embedding.
 """
 
 from __future__ import annotations
@@ -16,19 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch import Tensor, nn
 from transformers import BertModel
 
 from export.__main__ import say, status_of
 from export.errors import BadRequest
-from export.restore.source import UNREADABLE, Source, open_source, unreadable
-from export.restore.weights import Weights
-from training.models.loading import load_body
-from training.system.files import share
-
-WORDS = "embeddings.word_embeddings.weight"
+from export.restore.source import UNREADABLE, WORDS, Source, open_source, unreadable
+from training.models.sentence_encoder import save_modules
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,30 +46,27 @@ def restore(artifact: Path, out: Path) -> None:
     if out.exists():
         raise BadRequest(f"{out} exists; choose another --out")
     source = open_source(artifact)
-    manifest, tokenizer = source.manifest, source.tokenizer
+    manifest = source.manifest
     try:
-        body, head = _body(source), _head(source.weights)
-        lowest = source.check(lambda ids: _embed(body, head, ids))
+        body, head = _body(source), source.head()
+        lowest = source.check(lambda ids_1L: _embed(body, head, ids_1L))
     except UNREADABLE as exc:
         raise unreadable(artifact, exc) from exc
     say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(source.parity.texts)} texts")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         stage = Path(scratch) / "new"
-        body.save_pretrained(stage)
-        tokenizer.save_pretrained(stage)
-        modules: list[nn.Module] = [load_body(stage, Transformer, max_length=manifest.max_length)]
-        modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
-        modules += [Normalize()] if head is None else [head, Normalize()]
-        restored = SentenceTransformer(
-            modules=modules,
-            device="cpu",
+        save_modules(
+            body,
+            source.tokenizer,
+            stage,
+            max_length=manifest.max_length,
+            head=head,
+            normalized=True,
             prompts=dict(manifest.prompts),
             default_prompt_name=manifest.default_prompt_name,
             truncate_dim=manifest.truncate_dim,
         )
-        restored.save(str(stage), create_model_card=False)
-        share(stage)
         stage.rename(out)
 
 
@@ -83,26 +74,17 @@ def _body(source: Source) -> BertModel:
     """A BERT body with these weights, words at full width; the unused pooler of pre-training is zero."""
     state, projection_BH = dict(source.weights.state), source.weights.projection_BH
     if projection_BH is not None:
-        state[WORDS] = state[WORDS] @ projection_BH
+        state[f"{WORDS}.weight"] = state[f"{WORDS}.weight"] @ projection_BH
     body = BertModel(source.config())
     pooler = {name: np.zeros(value.shape, np.float32) for name, value in body.state_dict().items() if "pooler" in name}
     body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in (state | pooler).items()})
     return body.eval()
 
 
-def _head(weights: Weights) -> Dense | None:
-    if weights.head is None:
-        return None
-    weight_DH, bias_D = (torch.from_numpy(np.array(value)) for value in weights.head)
-    dense = Dense(weight_DH.shape[1], len(weight_DH), bias=True, activation_function=nn.Identity())
-    dense.linear.load_state_dict({"weight": weight_DH, "bias": bias_D})
-    return dense
-
-
-def _embed(body: BertModel, head: Dense | None, ids: Sequence[int]) -> Tensor:
+def _embed(body: BertModel, head: nn.Linear | None, ids_1L: Tensor) -> Tensor:
     """The vector of one text, not normalised: (1, D)."""
-    embedding_1H: Tensor = body(input_ids=torch.tensor([list(ids)])).last_hidden_state.mean(dim=1)
-    return embedding_1H if head is None else head.linear(embedding_1H)
+    embedding_1H: Tensor = body(input_ids=ids_1L).last_hidden_state.mean(dim=1)
+    return embedding_1H if head is None else head(embedding_1H)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Opens an artifact that can be restored, and turns it back into a module that training goes on with.
 
-Shapes: B width of the word table, H hidden, D dims of the sentence embedding.
+Shapes: B width of the word table, L tokens, H hidden, D dims of the sentence embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
     "mask_token": ("[MASK]", "<mask>"),
 }
 UNREADABLE = (KeyError, IndexError, StopIteration, ValueError, RuntimeError)  # a graph of another kind
-Embed = Callable[[Sequence[int]], Tensor]  # token ids of a text -> (1, D)
+Embed = Callable[[Tensor], Tensor]  # token ids of a text, (1, L) -> (1, D)
 WORDS = "embeddings.word_embeddings"
 
 
@@ -56,7 +56,7 @@ class Source:
         """The shape of its body, with recurrences unrolled."""
         state = self.weights.state
         return BertConfig(
-            vocab_size=len(state["embeddings.word_embeddings.weight"]),
+            vocab_size=len(state[f"{WORDS}.weight"]),
             hidden_size=state["embeddings.position_embeddings.weight"].shape[1],
             num_hidden_layers=sum(name.endswith("intermediate.dense.weight") for name in state),
             num_attention_heads=self.weights.heads,
@@ -66,6 +66,15 @@ class Source:
             layer_norm_eps=self.weights.epsilon,
             pad_token_id=int(self.tokenizer.pad_token_id),
         )
+
+    def head(self) -> nn.Linear | None:
+        """The layer after its pooling."""
+        if self.weights.head is None:
+            return None
+        weight_DH, bias_D = (torch.from_numpy(np.array(value)) for value in self.weights.head)
+        head = nn.Linear(weight_DH.shape[1], len(weight_DH))
+        head.load_state_dict({"weight": weight_DH, "bias": bias_D})
+        return head
 
     def check(self, embed: Embed) -> float:
         """The lowest cosine of a restored model's vectors to those of the parity pack.
@@ -82,11 +91,11 @@ class Source:
 
     @torch.no_grad()
     def _cosines(self, embed: Embed) -> list[float]:
-        found = []
+        cosines = []
         for ids, vector in zip(self.parity.input_ids, self.parity.embeddings, strict=True):
-            embedding_1D = embed(ids)[:, : len(vector)]  # truncate_dim
-            found.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
-        return found
+            embedding_1D = embed(torch.tensor([list(ids)]))[:, : len(vector)]  # truncate_dim
+            cosines.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
+        return cosines
 
 
 def open_source(folder: Path) -> Source:
@@ -131,29 +140,18 @@ def restored_student(source: Source) -> SentenceEncoder:
         model = _student(source)
     except UNREADABLE as exc:
         raise unreadable(source.folder, exc) from exc
-    source.check(lambda ids: model(*_batch(ids)))
+    source.check(lambda ids_1L: model(ids_1L, torch.ones_like(ids_1L)))
     return model
 
 
 def _student(source: Source) -> SentenceEncoder:
-    weights, state = source.weights, dict(source.weights.state)
-    width = None
-    if weights.projection_BH is not None:
-        width = len(weights.projection_BH)
+    projection_BH, state, width = source.weights.projection_BH, dict(source.weights.state), None
+    if projection_BH is not None:
+        width = len(projection_BH)
         state[f"{WORDS}.table.weight"] = state.pop(f"{WORDS}.weight")
-        state[f"{WORDS}.projection.weight"] = weights.projection_BH.T
+        state[f"{WORDS}.projection.weight"] = projection_BH.T
     config = CrossletConfig(base=shape_of(source.config()), bottleneck_size=width)
     config._attn_implementation = "eager"
     encoder = CrossletEncoder(config)
     encoder.body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state.items()})
-    head: nn.Linear | None = None
-    if weights.head is not None:
-        weight_DH, bias_D = (torch.from_numpy(np.array(value)) for value in weights.head)
-        head = nn.Linear(weight_DH.shape[1], len(weight_DH))
-        head.load_state_dict({"weight": weight_DH, "bias": bias_D})
-    return SentenceEncoder(encoder, head, normalized=True).eval()
-
-
-def _batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-    ids_1L = torch.tensor([list(ids)])
-    return ids_1L, torch.ones_like(ids_1L)
+    return SentenceEncoder(encoder, source.head(), normalized=True).eval()

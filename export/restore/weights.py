@@ -1,4 +1,4 @@
-"""Reads the weights back from an ONNX graph made by `export.unpadded`.
+"""Reads the weights back from an ONNX graph made by `export.graph`.
 
 Shapes: K inputs of a matrix, N its outputs; V vocabulary, B width of the word table, H hidden.
 """
@@ -58,7 +58,7 @@ class Weights:
 
 
 def read_weights(model: onnx.ModelProto) -> Weights:
-    """The parameters of a graph made by `export.unpadded`, in float32.
+    """The parameters of a graph made by `export.graph`, in float32.
 
     Raises: BadRequest: it is int8 with dynamic steps, or has another body.
     """

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,19 +9,13 @@ from sklearn.metrics.pairwise import paired_cosine_distances
 from export.errors import Refused
 from export.gate import (
     GateLimits,
-    ScoreFidelity,
     ScoreLoss,
-    VectorFidelity,
     VectorLoss,
-    check_score_fidelity,
-    check_score_loss,
-    check_vector_fidelity,
-    check_vector_loss,
+    check_scores,
+    check_vectors,
     cosines,
     pairs_of,
-    score_fidelity,
     score_loss,
-    vector_fidelity,
     vector_loss,
 )
 from training.reranking.ranking import RankingSet
@@ -29,19 +24,14 @@ LIMITS = GateLimits()
 QUESTIONS = RankingSet(
     ["a", "b"], ["p", "q", "r"], [np.array([0, 1, 2]), np.array([2, 0])], [frozenset({1}), frozenset({2})]
 )
-NONE = RankingSet([], [], [], [])
+VECTORS = VectorLoss(8, 0.995, 0.98, sts_pairs=4, sts_fp32=80.0, sts_int8=79.6)
+SCORES = ScoreLoss(40, 0.995, 0.01, 0.04, questions=10, acc1_fp32=80.0, acc1_int8=79.0)
 
 
 def check(**changes: float | None) -> None:
     """Check a loss of vectors or of scores that passes, but for `changes`."""
-    vectors = {"texts": 8, "mean_cosine_to_fp32": 0.995, "min_cosine_to_fp32": 0.98}
-    vectors |= {"sts_pairs": 4, "sts_fp32": 80.0, "sts_int8": 79.6}
-    scores = {"pairs": 40, "rank_correlation_to_fp32": 0.995, "mean_difference_to_fp32": 0.01}
-    scores |= {"max_difference_to_fp32": 0.04, "questions": 10, "acc1_fp32": 80.0, "acc1_int8": 79.0}
-    if changes.keys() <= vectors.keys():
-        check_vector_loss(VectorLoss(**vectors | changes), LIMITS)  # type: ignore[arg-type]
-    else:
-        check_score_loss(ScoreLoss(**scores | changes), LIMITS)  # type: ignore[arg-type]
+    loss = VECTORS if changes.keys() <= vars(VECTORS).keys() else SCORES
+    replace(loss, **changes).check(LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -84,23 +74,16 @@ def test_a_large_loss_or_nan_is_refused_with_figures(changes: dict[str, float], 
         check(**changes)
 
 
-def test_the_worst_vector_of_fp32_must_be_torchs() -> None:
-    torch_vectors = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
-    fp32_vectors = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32)
-    assert vector_fidelity(torch_vectors, fp32_vectors) == VectorFidelity(2, pytest.approx(0.8))
-    check_vector_fidelity(VectorFidelity(3, 0.999995), LIMITS)
-    for cosine in (0.99998, math.nan):
-        with pytest.raises(Refused, match=r"the lowest cosine to torch is .* over 3 texts, the limit is 0.99999"):
-            check_vector_fidelity(VectorFidelity(3, cosine), LIMITS)
-
-
-def test_the_worst_score_of_fp32_must_be_torchs() -> None:
-    torch_scores, scores = np.array([0.2, 0.9], np.float32), np.array([0.2, 0.8], np.float32)
-    assert score_fidelity(torch_scores, scores) == ScoreFidelity(2, pytest.approx(0.1))
-    check_score_fidelity(ScoreFidelity(2, 0.00005), LIMITS)
-    for difference in (0.0002, math.nan):
+def test_every_fp32_output_must_be_torchs() -> None:
+    torch_ND = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    assert check_vectors(torch_ND, torch_ND, LIMITS) == {"parity_texts": 2, "min_cosine_to_torch": 1}
+    assert check_scores(torch_ND[0], torch_ND[0] + 5e-5, LIMITS)["parity_pairs"] == 2
+    for wrong in ([0.6, 0.8], [math.nan, 1.0]):
+        other_ND = np.array([[1.0, 0.0], wrong], np.float32)
+        with pytest.raises(Refused, match=r"the lowest cosine to torch is .* over 2 texts, the limit is 0.99999"):
+            check_vectors(torch_ND, other_ND, LIMITS)
         with pytest.raises(Refused, match=r"a score differs by .* from torch's over 2 pairs, the limit is 0\.0001"):
-            check_score_fidelity(ScoreFidelity(2, difference), LIMITS)
+            check_scores(torch_ND[1], other_ND[1], LIMITS)
 
 
 def test_sts_is_spearman_of_the_cosines() -> None:
@@ -123,7 +106,7 @@ def test_acc1_is_of_questions_and_correlation_of_all_pairs() -> None:
     assert (found.acc1_fp32, found.acc1_int8, found.questions, found.pairs) == (100, 50, 2, 6)
     assert found.rank_correlation_to_fp32 == pytest.approx(spearmanr(fp32, int8).statistic)
     assert found.max_difference_to_fp32 == pytest.approx(0.55)
-    assert score_loss(fp32, int8, NONE).acc1_fp32 is None
+    assert score_loss(fp32, int8, RankingSet([], [], [], [])).acc1_fp32 is None
 
 
 def test_cosines_by_hand() -> None:

@@ -72,8 +72,7 @@ def test_training_continues_from_the_bundled_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("artifact", "reason"),
-    [("minilm_artifact", "its int8 steps are dynamic"), ("tiny_model", "padding computed")],
+    ("artifact", "reason"), [("minilm_artifact", "its int8 steps are dynamic"), ("tiny_model", "padding computed")]
 )
 def test_an_artifact_of_other_settings_is_refused(
     artifact: str, reason: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
@@ -28,60 +28,57 @@ MODULES_FILE = "modules.json"
 OWN_MODULE = "training.models.sentence_encoder.CrossletTransformer"
 TEXT_FILES = ("tokenizer.json", "vocab.json")  # large, and name no class
 
-Named = tuple[str, object, bool]  # file, the class it names, whether that class is known
-
 
 def check_code(folder: Path) -> None:
     """Check that every class a folder names is of sentence-transformers, torch, transformers or crosslet.
 
     Raises: LoadError: it names another class or code from a hub, or its `modules.json` is not a list of modules.
     """
-    for file, name, known in _named(folder):
-        if not known:
-            raise LoadError(
-                f"its {file} names {name}, which is not a class of sentence-transformers, transformers or torch; other "
-                "code runs only with --trust-remote-code (in a training configuration trust_remote_code: true)"
-            )
-
-
-def _named(folder: Path) -> Iterator[Named]:
     file = folder / MODULES_FILE
     modules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else [{"path": ""}]
     if not (isinstance(modules, list) and all(isinstance(module, dict) for module in modules)):
         raise LoadError(f"its {MODULES_FILE} is not a list of modules")
     for module in modules:
-        if "type" in module:
-            yield MODULES_FILE, module["type"], _is_module(module["type"])
-        yield from _named_by_module(folder, str(module.get("path", "")))
+        if "type" in module and not _is_module(module["type"]):
+            raise _foreign(MODULES_FILE, module["type"])
+        _check_module(folder, str(module.get("path", "")))
 
 
-def _named_by_module(folder: Path, path: str) -> Iterator[Named]:
-    """The classes that one module's files name, those of transformers included."""
+def _check_module(folder: Path, path: str) -> None:
+    """Check the classes that one module's files name, those of transformers included."""
     for file in sorted((folder / path).glob("*.json")):
         where = file.relative_to(folder).as_posix() if file.is_relative_to(folder) else file.as_posix()
         config = _read(file)
-        for name, known in _named_in(config):
-            yield where, name, known
+        for name in _foreign_names(config):
+            raise _foreign(where, name)
         types = config.get("types")  # of a module with submodules, each in its own folder
         for inner, name in types.items() if isinstance(types, dict) else ():
-            yield where, name, _is_module(name)
-            yield from _named_by_module(folder, f"{path}/{inner}" if path else str(inner))
+            if not _is_module(name):
+                raise _foreign(where, name)
+            _check_module(folder, f"{path}/{inner}" if path else str(inner))
 
 
-def _named_in(config: dict[str, Any]) -> Iterator[tuple[object, bool]]:
+def _foreign(file: str, name: object) -> LoadError:
+    return LoadError(
+        f"its {file} names {name}, which is not a class of sentence-transformers, transformers or torch; other "
+        "code runs only with --trust-remote-code (in a training configuration trust_remote_code: true)"
+    )
+
+
+def _foreign_names(config: dict[str, Any]) -> Iterator[object]:
     for key, value in config.items():
         if key == "auto_map":
             # The author's class. A transformers class of the same type may compute something else.
             for reference in value.values() if isinstance(value, dict) else [value]:
-                yield from ((name, False) for name in _listed(reference) if name)
+                yield from filter(None, reference if isinstance(reference, list) else [reference])
         elif key == "activation_function" and "." in str(value):  # of Dense; a body's has no dot
-            yield value, _is_activation(value)
+            yield from [] if _is_class(value, "torch.nn.", nn.Module) else [value]
         elif key == "tokenizer_class" and "." in str(value):  # of WordEmbeddings; a body's has no dot
-            yield value, _is_class(value, "sentence_transformers.", WordTokenizer)
+            yield from [] if _is_class(value, "sentence_transformers.", WordTokenizer) else [value]
         elif "attn_implementation" in key and "/" in str(value):  # a kernel that is downloaded and run
-            yield value, False
+            yield value
         elif isinstance(value, dict):
-            yield from _named_in(value)
+            yield from _foreign_names(value)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -95,26 +92,18 @@ def _read(file: Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
-
-
 def _is_module(name: object) -> bool:
     return name == OWN_MODULE or _is_class(name, "sentence_transformers.", Module)
-
-
-def _is_activation(name: object) -> bool:
-    return _is_class(name, "torch.nn.", nn.Module)
 
 
 def _is_class(name: object, package: str, parent: type) -> bool:
     if not (isinstance(name, str) and name.startswith(package)):
         return False
     try:
-        found = import_from_string(name)
+        named = import_from_string(name)
     except ImportError:
         return False
-    return isinstance(found, type) and issubclass(found, parent)
+    return isinstance(named, type) and issubclass(named, parent)
 
 
 # These options override what a folder's files say.
@@ -128,13 +117,7 @@ MISTRAL = "fix_mistral_regex"  # an option of tokenizers
 BUFFERS = ("position_ids", "token_type_ids")  # written by older versions
 
 Body = TypeVar("Body", bound=Transformer)
-
-
-class Loaded(NamedTuple):
-    """A module with a transformer, and transformers' report on its tensors."""
-
-    module: Transformer
-    found: dict[str, Any]
+Report = tuple[Transformer, dict[str, Any]]  # a module with a transformer, and transformers' word on its tensors
 
 
 def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **options: Any) -> SentenceTransformer:
@@ -142,18 +125,20 @@ def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **o
 
     Args:   trust_remote_code: run the code that the folder names.  options: of `SentenceTransformer`.
     Raises: LoadError: a class is unknown; a tensor of the body is missing, unexpected or of another shape; a token has
-                no embedding; or the model cannot be loaded at all.
+                no embedding; `truncate_dim` is no number; or the model cannot be loaded at all.
     """
     try:
         if not trust_remote_code:
             name, revision = checked_source(name)
             options["revision"] = revision
         options["processor_kwargs"] = tokenizer_options(Path(name)) | options.get("processor_kwargs", {})
-        with _reports() as reports:
+        with _checked_weights() as reports:
             model = SentenceTransformer(name, trust_remote_code=trust_remote_code, **options)
-        for loaded in reports:
-            _check_weights(loaded)
-            _check_vocabulary(loaded.module)
+        for module, _ in reports:
+            _check_vocabulary(module)
+        dims = model.truncate_dim
+        if dims is not None and (type(dims) is not int or dims < 1):
+            raise LoadError(f"its truncate_dim is {dims!r}; it must be a whole number of at least 1")
     except LoadError:
         raise
     except Exception as exc:  # transformers, safetensors and json raise errors without a common base
@@ -166,11 +151,8 @@ def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
 
     Raises: LoadError: its weights do not match its configuration.
     """
-    with _reports() as reports:
-        body: Body = kind(str(folder), max_seq_length=max_length, processor_kwargs=tokenizer_options(folder))
-    for loaded in reports:
-        _check_weights(loaded)
-    return body
+    with _checked_weights():
+        return kind(str(folder), max_seq_length=max_length, processor_kwargs=tokenizer_options(folder))
 
 
 def tokenizer_options(folder: Path) -> dict[str, Any]:
@@ -179,13 +161,10 @@ def tokenizer_options(folder: Path) -> dict[str, Any]:
     transformers 4.57.3 to 4.57.6 take any large vocabulary in a folder that they have saved for one of Mistral's, and
     warn of "an incorrect regex pattern" in it.
     """
-    kinds = [_model_type(file) for file in (folder / "config.json", *folder.glob("*/config.json")) if file.is_file()]
+    files = (file for file in (folder / "config.json", *folder.glob("*/config.json")) if file.is_file())
+    configs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    kinds = [str(config.get("model_type")) if isinstance(config, dict) else "" for config in configs]
     return {MISTRAL: False} if kinds and not any("tral" in kind for kind in kinds) else {}
-
-
-def _model_type(file: Path) -> str:
-    config = json.loads(file.read_text(encoding="utf-8"))
-    return str(config.get("model_type")) if isinstance(config, dict) else ""
 
 
 def checked_source(name: str) -> tuple[str, str | None]:
@@ -205,44 +184,45 @@ def checked_source(name: str) -> tuple[str, str | None]:
 
 
 @contextmanager
-def _reports() -> Iterator[list[Loaded]]:
-    """Collect transformers' reports while models are loaded; sentence-transformers discards them."""
-    reports: list[Loaded] = []
+def _checked_weights() -> Iterator[list[Report]]:
+    """Collect transformers' reports on what the block loads, which sentence-transformers discards, and check them.
+
+    Raises: LoadError: a tensor is missing, unexpected or of another shape.
+    """
+    reports: list[Report] = []
     load = Transformer._load_model
 
     def load_and_report(module: Transformer, *args: Any, **options: Any) -> Any:
-        body, found = load(module, *args, **options | STRICT)
-        reports.append(Loaded(module, found))
+        body, report = load(module, *args, **options | STRICT)
+        reports.append((module, report))
         return body
 
     with set_temporary_class_attrs(Transformer, _load_model=load_and_report):
         yield reports
-    for loaded in reports:
-        getattr(loaded.module.tokenizer, "init_kwargs", {}).pop(MISTRAL, None)  # else it is saved with the tokenizer
+    for module, report in reports:
+        getattr(module.tokenizer, "init_kwargs", {}).pop(MISTRAL, None)  # else it is saved with the tokenizer
+        _check_weights(module, report)
 
 
-def _check_weights(loaded: Loaded) -> None:
-    body, found = loaded.module.auto_model, loaded.found
-    optional = () if _reads_pooler(loaded.module) else (POOLER,)
+def _check_weights(module: Transformer, report: dict[str, Any]) -> None:
+    body, modes = module.auto_model, module.modality_config.values()
+    reads_pooler = any(mode.get("method_output_name") == "pooler_output" for mode in modes)
+    optional = () if reads_pooler else (POOLER,)
     parts = tuple(f"{name}." for name, _ in body.named_children() if f"{name}." not in optional)
     prefix = f"{body.base_model_prefix}."
-    mismatched = sorted(found["mismatched_keys"])
+    mismatched = sorted(report["mismatched_keys"])
     if mismatched:
         shape = tuple(body.state_dict()[mismatched[0]].shape)
         raise LoadError(f"its tensor {mismatched[0]} does not have the shape {shape} of its configuration")
-    missing = [name for name in sorted(found["missing_keys"]) if not name.startswith(optional)]
+    missing = [name for name in sorted(report["missing_keys"]) if not name.startswith(optional)]
     unexpected = [  # of the body; heads of other tasks are ignored
         name
-        for name in sorted(found["unexpected_keys"])
+        for name in sorted(report["unexpected_keys"])
         if name.removeprefix(prefix).startswith(parts) and not name.endswith(BUFFERS)
     ]
     for names, what in ((missing, "lacks"), (unexpected, "has, unknown to its configuration,")):
         if names:
             raise LoadError(f"its checkpoint {what} {len(names)} tensors of the body, the first {names[0]}")
-
-
-def _reads_pooler(module: Transformer) -> bool:
-    return any(mode.get("method_output_name") == "pooler_output" for mode in module.modality_config.values())
 
 
 def _check_vocabulary(module: Transformer) -> None:

@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tokenizers import (  # type: ignore[import-untyped]
     Regex,
     Tokenizer,
@@ -36,8 +34,8 @@ from tokenizers import (  # type: ignore[import-untyped]
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from training.errors import LoadError
-from training.models.loading import load_body
-from training.system.files import fingerprint_files, share
+from training.models.sentence_encoder import save_modules
+from training.system.files import fingerprint_files
 
 # hub name -> package, and the model's folder in it, or a file to unpack
 PACKAGED_MODELS = {
@@ -72,7 +70,6 @@ def _unpacked(file: Path) -> Path:
     try:
         unpack(file, scratch)
         scratch.chmod(0o755)
-        share(scratch)
         scratch.rename(folder)
     except OSError:
         if not folder.is_dir():  # another process was faster
@@ -172,10 +169,7 @@ def _unpack(reader: _Reader, folder: Path) -> None:
         **{"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"},
         model_max_length=positions,
     )
-    body.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    modules = [load_body(folder, Transformer, max_length=positions), Pooling(hidden, pooling_mode="mean")]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    save_modules(body, tokenizer, folder, max_length=positions)
 
 
 def _pieces(reader: _Reader) -> tuple[list[str], list[float], tuple[int, int, int, int]]:

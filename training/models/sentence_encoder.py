@@ -6,13 +6,14 @@ Shapes: B batch, L tokens, D dims of the sentence embedding.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from training.errors import LoadError
 from training.models.encoder import CrossletEncoder, mean_pool
@@ -62,18 +63,35 @@ def save_sentence_encoder(
     model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int
 ) -> None:
     """Write a folder that `SentenceTransformer(folder)` loads, given crosslet's training extra."""
-    model.encoder.save_pretrained(folder)
+    save_modules(model.encoder, tokenizer, folder, max_length=max_length, head=model.head, normalized=model.normalized)
+
+
+def save_modules(
+    body: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    *,
+    max_length: int,
+    head: nn.Linear | None = None,
+    normalized: bool = False,
+    **settings: Any,
+) -> None:
+    """Write a body with mean pooling as a sentence-transformers folder.
+
+    Args: head, normalized: what follows the pooling.  settings: of `SentenceTransformer`.
+    """
+    kind = CrossletTransformer if isinstance(body, CrossletEncoder) else Transformer
+    body.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    transformer = load_body(folder, CrossletTransformer, max_length=max_length)
-    hidden_size = int(model.encoder.config.hidden_size)
-    modules: list[nn.Module] = [transformer, Pooling(hidden_size, pooling_mode="mean")]
-    if model.head is not None:
-        dense = Dense(hidden_size, model.head.out_features, bias=True, activation_function=nn.Identity())
-        dense.linear.load_state_dict(model.head.state_dict())
+    hidden_size = int(body.config.hidden_size)
+    modules = [load_body(folder, kind, max_length=max_length), Pooling(hidden_size, pooling_mode="mean")]
+    if head is not None:
+        dense = Dense(hidden_size, head.out_features, bias=True, activation_function=nn.Identity())
+        dense.linear.load_state_dict(head.state_dict())
         modules.append(dense)
-    if model.normalized:
+    if normalized:
         modules.append(Normalize())
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    SentenceTransformer(modules=modules, device="cpu", **settings).save(str(folder), create_model_card=False)
     share(folder)
 
 
@@ -84,17 +102,10 @@ def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceE
             LoadError: it lacks a weight, or has modules behind its encoder that a `SentenceEncoder` has no place for.
     """
     options = {"attn_implementation": attention}
-    loaded = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
-    encoder = loaded[0].auto_model
+    first, *modules = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
+    encoder, head = first.auto_model, None
     if not isinstance(encoder, CrossletEncoder):
         raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")
-    head, normalized = _behind_encoder(list(loaded)[1:])
-    return SentenceEncoder(encoder.to(torch.float32), head, normalized=normalized)
-
-
-def _behind_encoder(modules: list[nn.Module]) -> tuple[nn.Linear | None, bool]:
-    """The head, and whether embeddings get unit length."""
-    head: nn.Linear | None = None
     match modules:
         case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest]:
             head = dense.linear
@@ -108,4 +119,4 @@ def _behind_encoder(modules: list[nn.Module]) -> tuple[nn.Linear | None, bool]:
             f"it has {names} behind its encoder; mean pooling, one Dense without activation and Normalize can be "
             "trained further (a model of `crosslet align`: take the one it was made from)"
         )
-    return head, bool(rest)
+    return SentenceEncoder(encoder.to(torch.float32), head, normalized=bool(rest))

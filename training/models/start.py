@@ -100,19 +100,13 @@ def assistant_from_base(
     encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config, **changes)))
     encoder.body.load_state_dict(state)
     torch.manual_seed(seed)
-    head = _head(base, int(encoder.config.hidden_size), dim)
-    return SentenceEncoder(encoder, head, normalized=normalized)
-
-
-def _head(base: SentenceTransformer, hidden_size: int, dim: int) -> nn.Linear | None:
-    """The base's head, float32 and with a bias; a random one if it has none and the widths differ; else None."""
     own, _ = _head_and_left_out(base, dim)
-    if own is None and dim == hidden_size:
-        return None
-    head = nn.Linear(hidden_size, dim)
-    if own is not None:
+    head, hidden_size = None, int(encoder.config.hidden_size)
+    if own is not None or dim != hidden_size:
+        head = nn.Linear(hidden_size, dim)  # float32, with a bias
+    if head is not None and own is not None:
         head.load_state_dict({"bias": torch.zeros(dim), **own.linear.state_dict()})
-    return head
+    return SentenceEncoder(encoder, head, normalized=normalized)
 
 
 def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | None, list[str]]:

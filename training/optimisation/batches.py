@@ -75,11 +75,7 @@ class BatchStream:
 
 
 def length_bucketed(
-    pairs: Indices,
-    lengths: NDArray[np.int64],
-    batch_size: int,
-    *,
-    seed: int | tuple[int, ...],
+    pairs: Indices, lengths: NDArray[np.int64], batch_size: int, *, seed: int | tuple[int, ...]
 ) -> list[Indices]:
     """Cut batches of pairs of similar length, in random order.
 

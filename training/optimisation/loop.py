@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,11 @@ class Objective:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a stage."""
+    """The progress of a stage: steps and pairs behind it, and the next batch."""
 
     step: int = 0
     pairs: int = 0
     position: Position = field(default_factory=Position)
-
-    def past(self, step: _Step, pairs: int) -> Progress:
-        """The progress after a step of `pairs` pairs."""
-        return replace(self, step=self.step + 1, pairs=self.pairs + pairs, position=step.after)
 
 
 def train(
@@ -75,29 +71,28 @@ def train(
     """
     stage = _Stage(objective.model, config, len(batches), folder / FOLDER, name, device)
     progress = stage.restore()
-    log = None
-    if is_main_process():
-        log = TrainingLog(folder, batches.epoch_pairs, step=progress.step, pairs=progress.pairs)
+    log = TrainingLog(folder, batches.epoch_pairs, progress) if is_main_process() else None
     saved_at = time.monotonic()
-    with tqdm(
-        total=len(batches), initial=progress.pairs, desc=name, unit="pair", mininterval=5, disable=not log
-    ) as bar:
-        for step in _steps(batches, progress.position, config.accumulation):
-            pairs = sum(map(len, step.micro_batches))
-            factor = warmup_then_linear(progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles)
+    stream = batches.starting_at(progress.position)
+    options: dict[str, Any] = {"desc": name, "unit": "pair", "mininterval": 5, "disable": not log}
+    with tqdm(total=len(batches), initial=progress.pairs, **options) as bar:
+        while step := list(islice(stream, config.accumulation)):
+            micro_batches, before = [batch for batch, _ in step], progress.pairs
+            pairs = sum(map(len, micro_batches))
+            factor = warmup_then_linear(before, pairs, len(batches), warmup=config.warmup, cycles=config.cycles)
             if config.dropout:
                 _switch_dropout_on(objective.model, seed=(batches.seed, progress.step))
-            losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
+            losses = _accumulate(objective, micro_batches, device=device, bf16=config.bf16)
             sum_gradients(stage.stepper.parameters)
             norm = clip_gradients(stage.stepper.parameters)
             _check_finite(losses, norm, name=name, step=progress.step)
             stage.stepper.step(factor)
-            before, progress = progress.pairs, progress.past(step, pairs)
+            progress = Progress(progress.step + 1, before + pairs, position=step[-1][1])
             bar.update(pairs)
             is_end = progress.pairs >= len(batches)
             stage.average_ends(before, progress.pairs)
             if log:
-                log.add(losses, progress.step, progress.pairs, stage.stepper.learning_rates(), is_end=is_end)
+                log.add(losses, progress, stage.stepper.learning_rates(), is_end=is_end)
             if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
                 _write_score(validate, progress, log)
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
@@ -112,22 +107,8 @@ def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
     torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The batches of one optimiser step, and the position after them."""
-
-    micro_batches: tuple[Indices, ...]
-    after: Position
-
-
-def _steps(batches: BatchStream, position: Position, accumulation: int) -> Iterator[_Step]:
-    stream = batches.starting_at(position)
-    while together := list(islice(stream, accumulation)):
-        yield _Step(tuple(batch for batch, _ in together), together[-1][1])
-
-
 def _accumulate(
-    objective: Objective, micro_batches: tuple[Indices, ...], *, device: torch.device, bf16: bool
+    objective: Objective, micro_batches: Sequence[Indices], *, device: torch.device, bf16: bool
 ) -> dict[str, Tensor]:
     """Accumulate the gradients of the micro-batches, weighted by their pairs; return the mean losses, weighted alike.
 
@@ -164,10 +145,7 @@ def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: i
 def _write_score(validate: Validate, progress: Progress, log: TrainingLog | None) -> None:
     """Score the model in the main process, while the others wait; the score of several pairs is their mean."""
     if log:
-        scores = validate()
-        by_pair = scores if isinstance(scores, dict) else {}
-        score = sum(by_pair.values()) / len(by_pair) if isinstance(scores, dict) else scores
-        log.write_score(score, progress.step, progress.pairs, by_pair)
+        log.write_score(validate(), progress)
     from_main_process(0.0)
 
 
@@ -229,45 +207,40 @@ LOG_STEPS = 25  # averaged into one line
 class TrainingLog:
     """Appends to the two files of a stage, after dropping lines of steps that a kill undid.
 
-    Args:
-        epoch_pairs: pairs in an epoch.
-        step, pairs: where the stage starts or resumes.
+    Args: progress: where the stage starts or resumes.
     """
 
-    def __init__(self, folder: Path, epoch_pairs: int, *, step: int, pairs: int) -> None:
+    def __init__(self, folder: Path, epoch_pairs: int, progress: Progress) -> None:
         self._losses_path, self._scores_path = folder / "log.jsonl", folder / "dev.jsonl"
         self._epoch_pairs = epoch_pairs
         for path in (self._losses_path, self._scores_path):
-            forget_lines_after(path, step)
-        self._start_line(pairs)
+            forget_lines_after(path, progress.step)
+        self._start_line(progress.pairs)
 
-    def add(
-        self, losses: dict[str, Tensor], step: int, pairs: int, learning_rates: list[float], *, is_end: bool
-    ) -> None:
-        """Add the losses of a step, and write a line if it is due."""
+    def add(self, losses: dict[str, Tensor], progress: Progress, rates: list[float], *, is_end: bool) -> None:
+        """Add the losses of a step; if a line is due, write their means since the last one."""
         for part, value in losses.items():
             self._sums[part] = self._sums[part] + value if part in self._sums else value  # on the device: no waiting
         self._steps += 1
-        if step % LOG_STEPS == 0 or is_end:
-            self.write_line(step, pairs, learning_rates)
+        if progress.step % LOG_STEPS == 0 or is_end:
+            means = {part: round(total.item() / self._steps, 5) for part, total in self._sums.items()}
+            rate = round((progress.pairs - self._pairs) / (time.monotonic() - self._since), 1)
+            self._append(self._losses_path, progress, {**means, "learning_rates": rates, "pairs_per_s": rate})
+            self._start_line(progress.pairs)
 
-    def write_line(self, step: int, pairs: int, learning_rates: list[float]) -> None:
-        """Write a line for the steps since the last one, if any."""
-        if not self._steps:
-            return
-        means = {part: round(total.item() / self._steps, 5) for part, total in self._sums.items()}
-        rate = round((pairs - self._pairs) / (time.monotonic() - self._since), 1)
-        line = {**self._at(step, pairs), **means, "learning_rates": learning_rates, "pairs_per_s": rate}
-        _append(self._losses_path, line)
-        self._start_line(pairs)
+    def write_score(self, scores: float | dict[str, float], progress: Progress) -> None:
+        """Write a score, or the mean of scores by language pair and each of them."""
+        by_pair = {}
+        if isinstance(scores, dict):
+            by_pair = {"by_pair": {pair: round(value, 4) for pair, value in scores.items()}}
+            scores = sum(scores.values()) / len(scores)
+        self._append(self._scores_path, progress, {"score": round(scores, 4), **by_pair})
 
-    def write_score(self, score: float, step: int, pairs: int, by_pair: dict[str, float]) -> None:
-        """Write a line of `dev.jsonl`, with scores by language pair if given."""
-        own = {"by_pair": {pair: round(value, 4) for pair, value in by_pair.items()}} if by_pair else {}
-        _append(self._scores_path, {**self._at(step, pairs), "score": round(score, 4), **own})
-
-    def _at(self, step: int, pairs: int) -> dict[str, float]:
-        return {"step": step, "pairs": pairs, "epoch": round(pairs / self._epoch_pairs, 4)}
+    def _append(self, path: Path, progress: Progress, values: dict[str, Any]) -> None:
+        epoch = round(progress.pairs / self._epoch_pairs, 4)
+        line = {"step": progress.step, "pairs": progress.pairs, "epoch": epoch, **values}
+        with path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
 
     def _start_line(self, pairs: int) -> None:
         self._sums: dict[str, Tensor] = {}
@@ -280,8 +253,3 @@ def forget_lines_after(path: Path, step: int) -> None:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         kept = [line for line in lines if json.loads(line)["step"] <= step]
         path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")

@@ -21,14 +21,7 @@ from typing import Any
 import yaml
 
 from training.config.parsing import ConfigModel
-from training.errors import (
-    ConfigError,
-    CorpusError,
-    EvaluationError,
-    LeakageError,
-    StepMismatchError,
-    TrainingError,
-)
+from training.errors import ConfigError, CorpusError, EvaluationError, LeakageError, StepMismatchError, TrainingError
 from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
 from training.system.device import describe_hardware

@@ -262,11 +262,7 @@ def score(run: Run, step: str, folder: Path) -> None:
     encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
     config = run.config.evaluation
     scores = evaluate(
-        encode,
-        run.scored,
-        run.config.scored_languages,
-        sts_rows=config.sts_rows,
-        tatoeba_rows=config.tatoeba_rows,
+        encode, run.scored, run.config.scored_languages, sts_rows=config.sts_rows, tatoeba_rows=config.tatoeba_rows
     )
     write_json_atomically(folder / "scores.json", scores)
 

@@ -76,10 +76,7 @@ def bottleneck_objective(
 
 
 def student_objective(
-    assistant: SentenceEncoder,
-    student: SentenceEncoder,
-    pairs: PairEncoder,
-    config: StudentStageConfig | None = None,
+    assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder, config: StudentStageConfig | None = None
 ) -> Objective:
     """||h_A(s) - h_S(s)||^2 + ||h_A(t) - h_S(t)||^2.
 
@@ -120,10 +117,7 @@ def token_distance(tokens: TokenEmbeddings, labels: TokenEmbeddings, *, count: i
 
 
 def contrastive_objective(
-    student: SentenceEncoder,
-    teacher: TeacherLabels,
-    pairs: PairEncoder,
-    config: ContrastiveConfig,
+    student: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder, config: ContrastiveConfig
 ) -> Objective:
     """Eq. (7): a contrastive loss, Eq. (5), (8) or (9), plus the distillation loss, Eq. (6).
 

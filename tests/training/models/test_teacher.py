@@ -60,13 +60,13 @@ def test_labels_include_default_prompt_and_dims(tmp_path: Path) -> None:
     assert np.linalg.norm(stored, axis=1) == pytest.approx(1, abs=0.01)  # as the student's
 
 
-@pytest.mark.parametrize("dims", [0, -1, "64", True])
+@pytest.mark.parametrize("dims", [0, -1, "64", True, 12.5])
 def test_dims_that_are_no_number_are_refused(tmp_path: Path, dims: object) -> None:
     whole = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
     whole.save(str(tmp_path), create_model_card=False)
     path = tmp_path / "config_sentence_transformers.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"truncate_dim": dims}))
-    with pytest.raises(ConfigError, match=f"has truncate_dim {dims!r}; it is a whole number of at least 1"):
+    with pytest.raises(ConfigError, match=f"its truncate_dim is {dims!r}; it must be a whole number of at least 1"):
         load_teacher(str(tmp_path), device=torch.device("cpu"))
 
 
