@@ -19,7 +19,7 @@ from training.alignment.pairs import Pair
 from training.alignment.probe import read_probe
 from training.errors import AlignmentError, ConfigError
 from training.models.encoder import CrossletEncoder, word_table
-from training.models.lexical import bags_of, solve_ridge, sparse_tensor
+from training.models.lexical import bags_of, solve_ridge
 from training.vocabulary.extension import extended, new_pieces, parts_of
 
 RIDGE, ITERATIONS = 1.0, 40  # of the lexical start, as in training
@@ -79,5 +79,5 @@ def fit_rows(
     new, word_VW = slice(len(table_VW) - added, None), table_VW.numpy()
     rest_NW = other @ word_VW - own[:, : new.start] @ word_VW[: new.start]
     table_VW[new] = solve_ridge(
-        sparse_tensor(own[:, new]), torch.from_numpy(rest_NW), table_VW[new], ridge=RIDGE, iterations=ITERATIONS
+        own[:, new], torch.from_numpy(rest_NW), table_VW[new], ridge=RIDGE, iterations=ITERATIONS
     )

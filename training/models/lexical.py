@@ -32,10 +32,9 @@ TOKENIZE_CHUNK = 10_000
 MAX_TOKENS = 128  # of an English text, in the teacher's tokens
 
 
-def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> Tensor:
-    """Each text as token counts over its length, without [CLS] and [SEP]: (N, V) sparse CSR float32."""
-    rows = [tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1] for text in texts]
-    return sparse_tensor(bags_of(rows, vocab_size))
+def text_bags(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> csr_matrix:
+    """`bags_of` the texts, without [CLS] and [SEP]."""
+    return bags_of([tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1] for text in texts], vocab_size)
 
 
 def bags_of(rows: Sequence[Sequence[int] | NDArray[np.int32]], vocab_size: int) -> csr_matrix:
@@ -115,15 +114,15 @@ def _is_han(character: str) -> bool:
     return "\u4e00" <= character <= "\u9fff" or "\u3400" <= character <= "\u4dbf"
 
 
-def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: float, iterations: int) -> Tensor:
+def solve_ridge(bags: csr_matrix, target_NH: Tensor, prior_VH: Tensor, *, ridge: float, iterations: int) -> Tensor:
     """E (V, H) that minimises the module's objective.
 
     Args:
-        bags_NV: sparse CSR.
+        bags: A, (N, V).
         ridge: r; the prior weighs as much as r sentences with the token.
         iterations: of conjugate gradients on the normal equations, starting at E_0.
     """
-    transposed_VN = sparse_tensor(_scipy_matrix(bags_NV).T.tocsr())
+    bags_NV, transposed_VN = _sparse_tensor(bags), _sparse_tensor(bags.T.tocsr())
     squares_V = torch.zeros(bags_NV.shape[1]).index_add_(0, bags_NV.col_indices(), bags_NV.values().square())
     penalty = float(ridge * bags_NV.values().square().mean())  # makes `ridge` a count of sentences of any length
     inverse_diagonal_V1 = 1.0 / (squares_V + penalty).unsqueeze(1)
@@ -147,8 +146,7 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
     return embeddings_VH
 
 
-def sparse_tensor(matrix: csr_matrix) -> Tensor:
-    """The matrix as torch has it, CSR."""
+def _sparse_tensor(matrix: csr_matrix) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # torch's beta notice
         return torch.sparse_csr_tensor(
@@ -158,8 +156,3 @@ def sparse_tensor(matrix: csr_matrix) -> Tensor:
             matrix.shape,
             check_invariants=True,
         )
-
-
-def _scipy_matrix(tensor: Tensor) -> csr_matrix:
-    parts = (tensor.values().numpy(), tensor.col_indices().numpy(), tensor.crow_indices().numpy())
-    return csr_matrix(parts, shape=tuple(tensor.shape))

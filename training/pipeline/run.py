@@ -105,19 +105,13 @@ class Run:
             raise ConfigError(f"base {name} has a tokenizer without a padding token")
         return base
 
-    def load_teacher(self, device: torch.device) -> SentenceTransformer:
-        """The frozen teacher; of several teachers, the first."""
-        return self._load(self.config.teacher, device)
-
     @cached_property
     def label_shape(self) -> tuple[int, bool]:
         """Dimensions of a label, and whether it has unit length."""
-        teacher = self.load_teacher(torch.device("cpu"))
-        dim = int(teacher.get_embedding_dimension() or 0)
+        teachers = [self._load(name, torch.device("cpu")) for name in self.config.teachers]
+        whole = sum(int(teacher.get_embedding_dimension() or 0) for teacher in teachers)
         if not self.config.has_label_space:
-            return dim, is_normalized(teacher)
-        others = (self._load(name, torch.device("cpu")) for name in self.config.labels.beside)
-        whole = dim + sum(int(other.get_embedding_dimension() or 0) for other in others)
+            return whole, is_normalized(teachers[0])
         wanted = self.config.labels.dim
         if wanted is not None and wanted > whole:
             raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} dimensions together")
@@ -149,16 +143,12 @@ class Run:
             sources=stage.sources,
         )
 
-    def stage_pairs(self, name: Stage) -> int:
-        """How many pairs a stage draws, repeats included."""
-        stage = self.config.stage(name)
-        if stage.epochs is None:
-            return stage.pairs or 0
-        return max(2, round(stage.epochs * self.corpus.count(stage.sources)))
-
     def stage_plan(self, name: Stage) -> SamplingPlan:
-        """The pairs of a stage, in training order."""
-        return self.plan(self.stage_pairs(name), purpose=name, stage=self.config.stage(name))
+        """The pairs that a stage draws, in training order."""
+        stage = self.config.stage(name)
+        epochs = stage.epochs
+        pairs = stage.pairs or 0 if epochs is None else max(2, round(epochs * self.corpus.count(stage.sources)))
+        return self.plan(pairs, purpose=name, stage=stage)
 
     def pair_encoder(self, config: StageConfig) -> PairEncoder:
         """The encoder of pairs, at the stage's maximum length."""
@@ -203,9 +193,13 @@ class Run:
             store = EmbeddingStore(folder, dim=dim)
         return store.vectors(), store.rows(texts())
 
+    def text_encoder(self, model: SentenceEncoder) -> TextEncoder:
+        """Encodes texts at the student's maximum length."""
+        return TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
         """A function that scores a model in training on the dev set, by language pair."""
-        encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+        encode = self.text_encoder(model)
         score = DevScore(self.scored, self.config.scored_languages, dev=self.config.dev_folder)
         return lambda: score.by_pair(encode)
 

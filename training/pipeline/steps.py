@@ -17,15 +17,14 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from training.config.run import STAGES, Stage
+from training.config.run import STAGES, BottleneckConfig, ContrastiveConfig, Stage, StudentStageConfig
 from training.corpora.mix import build_corpus
 from training.corpora.readers import mono_texts
-from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.evaluation.vectors import each_text_once
 from training.models.encoder import compile_layers, train_with_rounded_words
 from training.models.labels import LabelSpace, linear_fit
-from training.models.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
+from training.models.lexical import base_bags, prior_embeddings, solve_ridge, text_bags
 from training.models.sentence_encoder import SentenceEncoder
 from training.models.start import assistant_from_base, check_left_out, check_shrinkable, student_from_assistant
 from training.models.teacher import teacher_identity
@@ -41,6 +40,7 @@ from training.stages.objectives import (
     contrastive_objective,
     student_objective,
 )
+from training.stages.pairs import PairEncoder
 from training.system.files import write_json_atomically
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
 from training.vocabulary.tokenizer import balanced_sentences, drop_invisible, train_tokenizer, wrap_tokenizer
@@ -66,32 +66,24 @@ def steps_of(run: Run) -> list[Step]:
         "head": config.head,
         "lexical": config.lexical.model_dump() if config.tokenizer.kind == "new" else None,
     }
-    student = {**config.student.model_dump(), "head": config.head}
-
     steps = [
         Step("corpus", partial(make_corpus, run), corpus, after=("data",)),
         Step("tokenizer", partial(make_tokenizer, run), tokenizer, after=("corpus",)),
         Step("tokens", partial(tokenize, run), {"max_length": config.student.max_length}, after=("tokenizer",)),
     ]
+    works: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
+        "start": (partial(start, run), begun),
+        "shrunk": (partial(shrink, run), {**config.student.model_dump(), "head": config.head}),
+        **{name: (partial(train_stage, run, name), config.stage(name).model_dump()) for name in config.stages},
+    }
     scored: list[str] = []
-
-    def add_model(name: str, work: Callable[[Run, Path], None], settings: dict[str, Any], *, before: str) -> None:
-        steps.append(Step(name, partial(work, run), settings, after=(before,), together=name in STAGES))
+    for name, before in zip(run.models, ["tokens", *run.models], strict=False):
+        work, settings = works[name]
+        steps.append(Step(name, work, settings, after=(before,), together=name in STAGES))
         if name == run.models[-1] or name in config.evaluation.steps:
             settings = config.evaluation.model_dump(exclude={"steps", "dev"})
             steps.append(Step(f"{name}-scores", partial(score, run, name), settings, after=(name,)))
             scored.append(f"{name}-scores")
-
-    def add_stage(name: Stage, work: Callable[[Run, Path], None]) -> None:
-        if name in config.stages:
-            add_model(name, work, config.stage(name).model_dump(), before=run.before(name))
-
-    add_model("start", start, begun, before="tokens")
-    add_stage("assistant", teach_assistant)
-    add_model("shrunk", shrink, student, before=run.assistant)
-    add_stage("bottleneck", align_bottleneck)
-    add_stage("student", teach_student)
-    add_stage("contrastive", contrast)
     steps.append(Step("final", partial(finish, run), {"name": config.name}, after=(run.models[-1], *scored)))
     return steps
 
@@ -168,7 +160,7 @@ def sample_pairs(run: Run) -> NDArray[np.int64]:
 def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
     """Embed texts of the corpus, given by index: (N, D)."""
     # a sample of little text has every text several times
-    encode = each_text_once(TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True))
+    encode = each_text_once(run.text_encoder(model))
     return encode([run.corpus.texts[int(index)] for index in texts])
 
 
@@ -197,21 +189,12 @@ def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_
     target_NH = base_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
     vocabulary = run.tokenizer.get_vocab()
     return solve_ridge(
-        bag_matrix(run.tokens, texts, len(vocabulary)),
+        text_bags(run.tokens, texts, len(vocabulary)),
         target_NH,
         prior_embeddings(vocabulary, base_tokenizer, table_TH),
         ridge=config.ridge,
         iterations=config.iterations,
     )
-
-
-def teach_assistant(run: Run, folder: Path) -> None:
-    """Stage 1: the assistant learns from the teacher."""
-    config = run.config.assistant
-    assistant, plan = run.load("start"), run.stage_plan("assistant")
-    labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
-    objective = assistant_objective(assistant, labels, pairs, config)
-    train_and_save(run, "assistant", objective, plan, folder)
 
 
 def shrink(run: Run, folder: Path) -> None:
@@ -224,11 +207,31 @@ def shrink(run: Run, folder: Path) -> None:
     run.save(student, folder)
 
 
-def align_bottleneck(run: Run, folder: Path) -> None:
+def train_stage(run: Run, name: Stage, folder: Path) -> None:
+    """Train a stage on its whole plan, then save the model; stage 4 alone is single-stage training."""
+    plan, config = run.stage_plan(name), run.config.stage(name)
+    pairs, before = run.pair_encoder(config), run.load(run.before(name))
+    match config:
+        case BottleneckConfig():
+            train_bottleneck(run, before, pairs, config, folder)
+            return
+        case ContrastiveConfig():
+            objective = contrastive_objective(before, run.teacher_labels(plan), pairs, config)
+        case StudentStageConfig():
+            assistant = run.load(run.assistant).requires_grad_(False)
+            if config.compile:
+                compile_layers(assistant.encoder)
+            objective = student_objective(assistant, before, pairs, config)
+        case _:
+            objective = assistant_objective(before, run.teacher_labels(plan), pairs, config)
+    train_and_save(run, name, objective, plan, folder)
+
+
+def train_bottleneck(
+    run: Run, student: SentenceEncoder, pairs: PairEncoder, config: BottleneckConfig, folder: Path
+) -> None:
     """Stage 2: align the bottleneck; `alignment.json` holds the error of Eq. (3) before and after."""
-    assistant, student = run.load(run.assistant), run.load("shrunk")
-    config = run.config.bottleneck
-    pairs = run.pair_encoder(config)
+    assistant = run.load(run.assistant)
     objective = bottleneck_objective(assistant, student, pairs, config)
     drawn = run.plan(ALIGNMENT_PAIRS, purpose="alignment").round(0)
     sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
@@ -239,31 +242,10 @@ def align_bottleneck(run: Run, folder: Path) -> None:
         write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
 
 
-def teach_student(run: Run, folder: Path) -> None:
-    """Stage 3: the student learns from the assistant."""
-    config = run.config.student_stage
-    assistant, student = run.load(run.assistant).requires_grad_(False), run.load(run.before("student"))
-    if config.compile:
-        compile_layers(assistant.encoder)
-    objective = student_objective(assistant, student, run.pair_encoder(config), config)
-    train_and_save(run, "student", objective, run.stage_plan("student"), folder)
-
-
-def contrast(run: Run, folder: Path) -> None:
-    """Stage 4, contrastive learning; also used alone, as single-stage training."""
-    config = run.config.contrastive
-    student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
-    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
-    train_and_save(run, "contrastive", objective, plan, folder)
-
-
 def score(run: Run, step: str, folder: Path) -> None:
     """Score the model of a step."""
-    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
-    config = run.config.evaluation
-    scores = evaluate(
-        encode, run.scored, run.config.scored_languages, sts_rows=config.sts_rows, tatoeba_rows=config.tatoeba_rows
-    )
+    rows = run.config.evaluation.model_dump(include={"sts_rows", "tatoeba_rows"})
+    scores = evaluate(run.text_encoder(run.load(step)), run.scored, run.config.scored_languages, **rows)
     write_json_atomically(folder / "scores.json", scores)
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.training.tiny import VOCAB_SIZE, corpus_of, tiny_corpus
 from training.config.run import LexicalConfig, TokenizerConfig
-from training.models.lexical import bag_matrix, prior_embeddings, solve_ridge
+from training.models.lexical import prior_embeddings, solve_ridge, text_bags
 from training.pipeline.steps import lexical_embeddings
 from training.vocabulary.tokenizer import train_tokenizer, wrap_tokenizer
 from training.vocabulary.tokens import TokenStore, build_token_store
@@ -51,8 +51,8 @@ def test_foreign_pieces_move_towards_their_english_meaning(run: Any) -> None:
 
 def test_a_bag_averages_the_tokens_between_the_specials() -> None:
     _, tokens = tiny_corpus(2)
-    dense = bag_matrix(tokens, np.array([1, 3], dtype=np.int32), VOCAB_SIZE).to_dense()
-    for row, text in zip(dense, (1, 3), strict=True):
+    dense = text_bags(tokens, np.array([1, 3], dtype=np.int32), VOCAB_SIZE).toarray()
+    for row, text in zip(torch.from_numpy(dense), (1, 3), strict=True):
         inner = tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1]
         expected = torch.bincount(torch.from_numpy(inner.astype(np.int64)), minlength=VOCAB_SIZE) / len(inner)
         torch.testing.assert_close(row, expected.float())
@@ -61,11 +61,11 @@ def test_a_bag_averages_the_tokens_between_the_specials() -> None:
 def test_the_ridge_solution_is_that_of_the_normal_equations() -> None:
     generator = torch.Generator().manual_seed(0)
     _, tokens = tiny_corpus(60)
-    bags = bag_matrix(tokens, np.arange(120, dtype=np.int32), VOCAB_SIZE)
+    bags = text_bags(tokens, np.arange(120, dtype=np.int32), VOCAB_SIZE)
     target, prior = torch.randn(120, 5, generator=generator), torch.randn(VOCAB_SIZE, 5, generator=generator)
     solved = solve_ridge(bags, target, prior, ridge=0.5, iterations=200)
-    dense = bags.to_dense().double()
-    penalty = 0.5 * bags.values().double().square().mean()
+    dense = torch.from_numpy(bags.toarray()).double()
+    penalty = 0.5 * np.square(bags.data, dtype=np.float64).mean()
     left = dense.T @ dense + penalty * torch.eye(VOCAB_SIZE, dtype=torch.float64)
     expected = torch.linalg.solve(left, dense.T @ target.double() + penalty * prior.double())
     torch.testing.assert_close(solved.double(), expected, atol=1e-4, rtol=1e-3)
@@ -73,10 +73,10 @@ def test_the_ridge_solution_is_that_of_the_normal_equations() -> None:
 
 def test_a_token_that_no_sentence_holds_stays_at_its_prior() -> None:
     _, tokens = tiny_corpus(10)
-    bags = bag_matrix(tokens, np.arange(20, dtype=np.int32), VOCAB_SIZE)
+    bags = text_bags(tokens, np.arange(20, dtype=np.int32), VOCAB_SIZE)
     prior = torch.randn(VOCAB_SIZE, 4)
     solved = solve_ridge(bags, torch.randn(20, 4), prior, ridge=1.0, iterations=30)
-    unseen = bags.to_dense().sum(dim=0) == 0
+    unseen = torch.from_numpy(bags.toarray()).sum(dim=0) == 0
     assert unseen.any()
     torch.testing.assert_close(solved[unseen], prior[unseen])
 
