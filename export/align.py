@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from export.errors import ExportError
 from export.evaluation.models import load_model
-from export.head import ServedHead, add_head
+from export.head import add_head
 from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
 from training.alignment.candidates import METHODS, Candidate
 from training.alignment.head import STRUCTURES
@@ -119,7 +119,7 @@ def write_model(
     data = DataLicence(source, licence, "", int(alignment["pairs"]))
     try:
         if (Path(model) / MANIFEST_FILE).is_file():
-            add_head(Path(model), out, ServedHead(head.layers, head.mean_D), alignment=alignment, data=data)
+            add_head(Path(model), out, head, alignment=alignment, data=data)
         else:
             write_checkpoint(model, out, head, alignment=alignment, data=asdict(data))
     except (ArtifactError, ExportError, LoadError) as exc:

@@ -32,7 +32,7 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
-from training.alignment.layers import Layer, apply, unit_center_unit
+from training.alignment.layers import Head
 
 OUTPUT = "sentence_embedding"
 DECIMALS = 7  # of a parity vector
@@ -40,25 +40,8 @@ MIN_COSINE = 0.99999  # of the edited graph to numpy: the same arithmetic in ano
 OPERATORS = {"tanh": "Tanh", "relu": "Relu"}
 
 
-@dataclasses.dataclass(frozen=True)
-class ServedHead:
-    """What goes after the vectors.  mean_D: subtracted between two normalisations; the same for every text."""
-
-    layers: tuple[Layer, ...]
-    mean_D: npt.NDArray[np.float32]
-
-    def __call__(self, embedding_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Unit vectors of the model as they were -> as they will be: (N, D), norm 1."""
-        return unit_center_unit(apply(self.layers, embedding_ND), self.mean_D)
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers the head has."""
-        return self.mean_D.size + sum(layer.weight_DD.size + layer.bias_D.size for layer in self.layers)
-
-
 def add_head(
-    artifact: Path, out: Path, head: ServedHead, *, alignment: Mapping[str, Any], data: DataLicence, force: bool = False
+    artifact: Path, out: Path, head: Head, *, alignment: Mapping[str, Any], data: DataLicence, force: bool = False
 ) -> Manifest:
     """Write a copy of an artifact whose vectors went through the head, with a new parity pack, fingerprint and card.
 
@@ -98,7 +81,7 @@ def add_head(
     return write_artifact(out, files, after, force=force)
 
 
-def append_head(model: onnx.ModelProto, head: ServedHead) -> None:
+def append_head(model: onnx.ModelProto, head: Head) -> None:
     """Edit a graph in place: what was its output goes through the head, and its output keeps its name."""
     graph = model.graph
     taken = {name for node in graph.node for name in (*node.input, *node.output)}

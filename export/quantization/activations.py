@@ -18,7 +18,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from export.quantization.blocks import DOMAIN, require_domain
+from export.quantization.blocks import DOMAIN, replace_content
 
 SMOOTHING = 0.7  # alpha of SmoothQuant; 0.5 loses 0.6 points of STS, 0.8 and 0.9 gain nothing (docs/experiments)
 OUTLIERS = 0.1  # percent of texts, at each end, whose extreme values are clipped
@@ -105,10 +105,7 @@ def quantise_matrices(model: onnx.ModelProto, seen: Mapping[str, Seen]) -> None:
         elif node not in bias_of.values():
             nodes.append(node)
     kept = [tensor for tensor in model.graph.initializer if tensor.name not in array]
-    del model.graph.node[:], model.graph.initializer[:]
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend([*kept, *tensors])
-    require_domain(model)
+    replace_content(model, nodes, [*kept, *tensors])
 
 
 def quantise_columns(weight_KN: Floats) -> tuple[npt.NDArray[np.int8], Floats]:

@@ -5,6 +5,8 @@ Shapes: K inputs, N outputs of a matrix, G blocks of S inputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -37,16 +39,15 @@ def quantise_contractions(model: onnx.ModelProto) -> None:
         values_NGS, scale_NG = quantise_blocks(numpy_helper.to_array(tensor))
         kept.append(numpy_helper.from_array(values_NGS, f"{name}_blocks"))
         kept.append(numpy_helper.from_array(scale_NG, f"{name}_block_scale"))
+    replace_content(model, nodes, kept)
+
+
+def replace_content(model: onnx.ModelProto, nodes: Sequence[NodeProto], tensors: Sequence[TensorProto]) -> None:
+    """Give a graph these nodes and tensors; declare the domain of ONNX Runtime's own operators if one is used."""
     del model.graph.node[:], model.graph.initializer[:]
     model.graph.node.extend(nodes)
-    model.graph.initializer.extend(kept)
-    if used:
-        require_domain(model)
-
-
-def require_domain(model: onnx.ModelProto) -> None:
-    """Declare the domain of ONNX Runtime's own operators."""
-    if DOMAIN not in {opset.domain for opset in model.opset_import}:
+    model.graph.initializer.extend(tensors)
+    if any(node.domain == DOMAIN for node in nodes) and all(opset.domain != DOMAIN for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 

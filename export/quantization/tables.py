@@ -14,7 +14,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.errors import Refused
-from export.quantization.blocks import DOMAIN, require_domain
+from export.quantization.blocks import DOMAIN, replace_content
 from training.config.run import BLOCK_SIZE
 
 TableBits = Literal[4, 8]
@@ -45,11 +45,7 @@ def quantise_tables(model: onnx.ModelProto, *, word_bits: TableBits = 8) -> None
     for name, tensor in used.items():
         table_VB = numpy_helper.to_array(tensor)
         tensors += _block_tensors(name, table_VB) if name == words else _row_tensors(name, table_VB)
-    del model.graph.node[:], model.graph.initializer[:]
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend(tensors)
-    if words is not None:
-        require_domain(model)
+    replace_content(model, nodes, tensors)
 
 
 def quantise_rows(table_VB: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:

@@ -149,7 +149,7 @@ def test_a_checkpoint_gets_the_head_as_modules(tmp_path: Path) -> None:
     save_student(folder, dim=24, record={})
     generator = np.random.default_rng(0)
     layer = Layer(*(generator.standard_normal(shape).astype(np.float32) for shape in ((24, 24), 24)), "tanh")
-    head = Candidate("made", (layer,), (0.1 * generator.standard_normal(24)).astype(np.float32), 0.0)
+    head = Candidate((layer,), (0.1 * generator.standard_normal(24)).astype(np.float32), "made", 0.0)
 
     write_checkpoint(str(folder), out, head, alignment=ALIGNMENT, data=asdict(DataLicence("p", "CC0", "", 9)))
     texts = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]

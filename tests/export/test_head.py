@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 
 from export.errors import BadRequest, Refused
-from export.head import ServedHead, _check, add_head, append_head
+from export.head import _check, add_head, append_head
 from service.model.artifact import DataLicence, load_manifest, load_parity, verify_files
 from service.model.encoder import load_encoder
 from tests.artifacts import DIM, TEXTS, add_space, build_artifact, write_manifest
-from training.alignment.layers import Activation, Layer
+from training.alignment.layers import Activation, Head, Layer
 
 DATA = DataLicence("my pairs", "CC0 1.0", "", 120)
 ALIGNMENT = {
@@ -27,7 +27,7 @@ ALIGNMENT = {
 }
 
 
-def random_head(*activations: Activation, seed: int = 0) -> ServedHead:
+def random_head(*activations: Activation, seed: int = 0) -> Head:
     generator = np.random.default_rng(seed)
     layers = tuple(
         Layer(
@@ -37,7 +37,7 @@ def random_head(*activations: Activation, seed: int = 0) -> ServedHead:
         )
         for activation in activations
     )
-    return ServedHead(layers, (0.2 * generator.standard_normal(DIM)).astype(np.float32))
+    return Head(layers, (0.2 * generator.standard_normal(DIM)).astype(np.float32))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
-from training.alignment.layers import Layer, Layers, Means, Vectors, apply, unit_center_unit
+from training.alignment.layers import Head, Layer, Layers, Means, Vectors, apply
 from training.alignment.trainer import Pairs, Progress, Settings, train_head
 from training.evaluation.bitext import score_bitext
 from training.evaluation.vectors import unit_rows
@@ -27,21 +27,11 @@ RIDGE = 0.001  # in mean squares of an input
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A head with its mean, as it would be served.  dev_p1: P@1 x 100 of dev, both ways averaged."""
+class Candidate(Head):
+    """A head that may be served.  dev_p1: P@1 x 100 of dev, both ways averaged."""
 
     name: str
-    layers: Layers
-    mean_D: Vectors
     dev_p1: float
-
-    def __call__(self, vector_ND: Vectors) -> Vectors:
-        """The model's vectors -> what is served, norm 1: (N, D)."""
-        return unit_center_unit(self.mapped(vector_ND), self.mean_D)
-
-    def mapped(self, vector_ND: Vectors) -> Vectors:
-        """Through the layers alone: (N, D), not normalised."""
-        return apply(self.layers, unit_rows(vector_ND))
 
 
 def make_candidates(
@@ -81,7 +71,7 @@ def choose(candidates: Sequence[T], harmless: Callable[[T], bool]) -> tuple[T, b
 
 def _candidate(name: str, layers: Layers, train: Pairs, dev: Pairs) -> Candidate:
     mapped = [apply(layers, unit_rows(side)) for side in (train.source_ND, train.target_ND)]
-    candidate = Candidate(name, layers, Means.joint(*mapped).source_D, 0.0)
+    candidate = Candidate(layers, Means.joint(*mapped).source_D, name, 0.0)
     return replace(candidate, dev_p1=score_bitext(candidate(dev.source_ND), candidate(dev.target_ND))["p1"])
 
 

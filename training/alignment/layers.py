@@ -45,6 +45,27 @@ def apply(layers: Layers, vector_ND: Vectors) -> Vectors:
 
 
 @dataclass(frozen=True)
+class Head:
+    """What goes after a model's vectors.  mean_D: subtracted between two normalisations; the same for every text."""
+
+    layers: Layers
+    mean_D: Vectors
+
+    def __call__(self, vector_ND: Vectors) -> Vectors:
+        """The model's vectors -> what is served, norm 1: (N, D)."""
+        return unit_center_unit(self.mapped(vector_ND), self.mean_D)
+
+    def mapped(self, vector_ND: Vectors) -> Vectors:
+        """Through the layers alone: (N, D), not normalised."""
+        return apply(self.layers, unit_rows(vector_ND))
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the head has."""
+        return self.mean_D.size + sum(layer.weight_DD.size + layer.bias_D.size for layer in self.layers)
+
+
+@dataclass(frozen=True)
 class Means:
     """What is subtracted: of each side its own mean, or of both the same.
 

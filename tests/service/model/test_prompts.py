@@ -1,4 +1,4 @@
-"""Prompts over the tiny model; `tests/export/test_prompts.py` compares with sentence-transformers."""
+"""Prompts over the tiny model; `tests/export/test_bi_encoder.py` compares with sentence-transformers."""
 
 import base64
 import json

@@ -55,7 +55,7 @@ def test_a_head_with_an_activation_has_no_weaker_form() -> None:
     ("harmless", "chosen"), [({"a", "b"}, ("a", True)), ({"b"}, ("b", True)), (set(), ("a", False))]
 )
 def test_the_best_harmless_head_is_chosen_else_the_best(harmless: set[str], chosen: tuple[str, bool]) -> None:
-    candidates = [Candidate(name, (), np.zeros(2, np.float32), p1) for name, p1 in (("a", 90.0), ("b", 80.0))]
+    candidates = [Candidate((), np.zeros(2, np.float32), name, p1) for name, p1 in (("a", 90.0), ("b", 80.0))]
     found, is_harmless = choose(candidates, lambda one: one.name in harmless)
     assert (found.name, is_harmless) == chosen
 
