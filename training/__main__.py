@@ -125,14 +125,8 @@ def run_on(config: RunConfig, data: Path, out: Path, options: argparse.Namespace
         on_main_process(lambda: hold_out(config, data, run.scored))
     run = dataclasses.replace(run, config=without_missing_dev(config, run.scored))
     on_main_process(lambda: check_evaluation(run.config, run.scored))
-    run_steps(
-        steps_of(run),
-        run.config,
-        out,
-        data_fingerprint=run.data_fingerprint(),
-        restart_from=options.restart_from,
-        until=options.until,
-    )
+    steps, only = steps_of(run), {"restart_from": options.restart_from, "until": options.until}
+    run_steps(steps, run.config, out, data_fingerprint=run.data_fingerprint(), **only)
     if is_main_process() and options.until in (None, "final"):
         print(ending(run))
 

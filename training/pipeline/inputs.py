@@ -82,10 +82,7 @@ def with_own_pairs(config: RunConfig, pairs: PairFile) -> RunConfig:
 
 def write_data(pairs: PairFile, data: Path) -> None:
     """Write the pairs where a run looks for parallel text."""
-    path = data / "parallel" / _source(pairs) / f"{pairs.label}.tsv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{english}\t{other}\n" for english, other in pairs.pairs)
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    _write_tsv(data / "parallel" / _source(pairs) / f"{pairs.label}.tsv", pairs.pairs)
 
 
 def _source(pairs: PairFile) -> str:
@@ -106,10 +103,14 @@ def hold_out(config: RunConfig, data: Path, folder: Path) -> None:
             if path is not None
             for pair in read_pair_file(path, language, on_bad_line=config.corpus.on_bad_line)
         )
-        chosen = "".join(f"{english}\t{other}\n" for english, other in sample(pairs, seed=config.seed))
         path = folder / "eval" / HELD_OUT / f"en-{language}" / "pairs.tsv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda part, text=chosen: part.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+        _write_tsv(path, sample(pairs, seed=config.seed))
+
+
+def _write_tsv(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{english}\t{other}\n" for english, other in pairs)
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def sample(pairs: Iterable[Pair], *, seed: int) -> list[Pair]:
@@ -125,19 +126,14 @@ def sample(pairs: Iterable[Pair], *, seed: int) -> list[Pair]:
         elif (place := generator.randrange(count)) < MOST:
             kept[place] = pair
     generator.shuffle(kept)
-    return _distinct(kept)[: max(1, round(SHARE * count))]
-
-
-def _distinct(pairs: list[Pair]) -> list[Pair]:
-    """The first pair of each sentence, on either side."""
     seen: set[str] = set()
     distinct = []
-    for pair in pairs:
+    for pair in kept:
         keys = {matching_key(text) for text in pair}
         if not keys & seen:
             distinct.append(pair)
         seen |= keys
-    return distinct
+    return distinct[: max(1, round(SHARE * count))]
 
 
 def check_machine(config: RunConfig) -> None:
@@ -162,12 +158,10 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
 
 def without_missing_dev(config: RunConfig, data: Path) -> RunConfig:
     """The configuration, without dev scores where the default dev set is missing."""
+    if not config.validates or config.evaluation.dev is not None:
+        return config
     wanted = {pair for language in config.scored_languages for pair in (f"en-{language}", f"{language}-en")}
-    if (
-        not config.validates
-        or config.evaluation.dev is not None
-        or wanted & find_sts(data / "eval" / config.dev_folder).keys()
-    ):
+    if wanted & find_sts(data / "eval" / config.dev_folder).keys():
         return config
     logger.info("no dev scores during training: eval/%s has none of these languages", config.dev_folder)
     stages = {stage_key(name): config.stage(name) for name in config.stages}

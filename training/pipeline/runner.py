@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import functools
 import hashlib
@@ -50,14 +49,6 @@ class Step:
     together: bool = False
 
 
-@dataclass(frozen=True)
-class Mark:
-    """How a step's folder was made."""
-
-    fingerprint: str
-    settings: Any
-
-
 @contextmanager
 def run_alone(out: Path) -> Iterator[None]:
     """Lock an output folder; the system releases the lock however the run ends.
@@ -95,28 +86,32 @@ def run_steps(
     Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
     names = [step.name for step in steps]
-    if until is not None and until not in names:
-        raise StepMismatchError(f"there is no step {until!r}; steps: {', '.join(names)}")
-    marks = _marks(steps, data_fingerprint)
-    on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
+    for name in (until, restart_from):
+        if name is not None and name not in names:
+            raise StepMismatchError(f"there is no step {name!r}; steps: {', '.join(names)}")
+    expected = fingerprints(steps, data_fingerprint=data_fingerprint)
+    on_main_process(lambda: _prepare(steps, config, out, expected, restart_from))
     for step in steps if until is None else steps[: names.index(until) + 1]:
-        with wait_for(out / step.name) if shared else nullcontext():
-            if from_main_process((out / step.name / DONE).exists()):
+        folder = out / step.name
+        with wait_for(folder) if shared else nullcontext():
+            if from_main_process((folder / DONE).exists()):
                 logger.info("%s: already done", step.name)
             elif step.together:
-                _run(step, marks[step.name], out / step.name)
+                _run(step, expected[step.name], folder)
             else:
-                on_main_process(functools.partial(_run, step, marks[step.name], out / step.name))
+                on_main_process(functools.partial(_run, step, expected[step.name], folder))
 
 
 def _prepare(
-    steps: list[Step], config: ConfigModel, out: Path, marks: dict[str, Mark], restart_from: str | None
+    steps: list[Step], config: ConfigModel, out: Path, expected: dict[str, str], restart_from: str | None
 ) -> None:
-    """Check every step that stays, then discard the others."""
-    discarded = _dependents(restart_from, steps) if restart_from else set()
+    """Check every step that stays, then discard `restart_from` and all that depend on it."""
+    discarded = {restart_from}
     for step in steps:
-        if step.name not in discarded:
-            _check_same_step(out / step.name, step.name, marks[step.name])
+        if discarded & {step.name, *step.after}:
+            discarded.add(step.name)
+        else:
+            _check_same_step(out / step.name, step, expected[step.name])
     for step in reversed(steps):  # last first: a kill must not leave a finished step after a discarded one
         folder = out / step.name
         if step.name not in discarded:
@@ -132,8 +127,13 @@ def _prepare(
 
 
 def fingerprints(steps: list[Step], *, data_fingerprint: str) -> dict[str, str]:
-    """The fingerprint of each step's result, by name: equal fingerprints mean equal results."""
-    return {name: mark.fingerprint for name, mark in _marks(steps, data_fingerprint).items()}
+    """A hash of each step's settings and of the steps it reads, by name: equal fingerprints mean equal results."""
+    known = {"data": data_fingerprint}
+    for step in steps:
+        upstream = {name: known[name] for name in step.after}
+        identity = json.dumps({"step": step.name, "settings": step.settings, "after": upstream}, sort_keys=True)
+        known[step.name] = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return {step.name: known[step.name] for step in steps}
 
 
 def share_steps(steps: list[Step], out: Path, store: Path, *, data_fingerprint: str) -> None:
@@ -150,13 +150,14 @@ def share_steps(steps: list[Step], out: Path, store: Path, *, data_fingerprint: 
         link.symlink_to(os.path.relpath(shared, out), target_is_directory=True)
 
 
-def _run(step: Step, mark: Mark, folder: Path) -> None:
+def _run(step: Step, fingerprint: str, folder: Path) -> None:
     if not is_main_process():
         step.work(folder)
         return
     folder.mkdir(parents=True, exist_ok=True)
     record = {
-        **dataclasses.asdict(mark),
+        "fingerprint": fingerprint,
+        "settings": step.settings,
         "git_commit": git_commit(),
         "hardware": describe_hardware(),
         "resumed": (folder / STARTED).exists(),
@@ -172,28 +173,6 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
     remove_states(folder)
     logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
-
-
-def _marks(steps: list[Step], data_fingerprint: str) -> dict[str, Mark]:
-    """The mark of each step, by name; its fingerprint covers its settings and the steps it reads."""
-    marks = {"data": Mark(data_fingerprint, None)}
-    for step in steps:
-        upstream = {name: marks[name].fingerprint for name in step.after}
-        identity = json.dumps({"step": step.name, "settings": step.settings, "after": upstream}, sort_keys=True)
-        marks[step.name] = Mark(hashlib.sha256(identity.encode()).hexdigest()[:16], step.settings)
-    del marks["data"]
-    return marks
-
-
-def _dependents(name: str, steps: list[Step]) -> set[str]:
-    """A step and every step that depends on it."""
-    if name not in {step.name for step in steps}:
-        raise StepMismatchError(f"there is no step {name!r}; steps: {', '.join(step.name for step in steps)}")
-    found = {name}
-    for step in steps:
-        if found & set(step.after):
-            found.add(step.name)
-    return found
 
 
 def git_commit() -> str:
@@ -212,16 +191,15 @@ def git_commit() -> str:
         return "unknown"
 
 
-def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
-    found = next((folder / file for file in (DONE, STARTED) if (folder / file).exists()), None)
-    if found is None:
+def _check_same_step(folder: Path, step: Step, fingerprint: str) -> None:
+    path = next((folder / file for file in (DONE, STARTED) if (folder / file).exists()), None)
+    if path is None:
         return
-    record = json.loads(found.read_text(encoding="utf-8"))
-    if record["fingerprint"] == mark.fingerprint:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record["fingerprint"] == fingerprint:
         return
-    keys = sorted(mark.settings.keys() | record["settings"].keys())
-    changed = [key for key in keys if mark.settings.get(key) != record["settings"].get(key)]
+    before = record["settings"]
+    changed = [key for key in sorted(step.settings.keys() | before.keys()) if step.settings.get(key) != before.get(key)]
     what = f"other settings ({', '.join(changed)})" if changed else "other data or other earlier steps"
-    raise StepMismatchError(
-        f"{folder} was made with {what}; choose another --out, or discard it and its dependents: --restart-from {name}"
-    )
+    way_out = f"choose another --out, or discard it and its dependents: --restart-from {step.name}"
+    raise StepMismatchError(f"{folder} was made with {what}; {way_out}")
