@@ -60,14 +60,8 @@ class TrainingRecord:
 
     def facts(self) -> dict[str, object]:
         """What a manifest says of the run; nothing of a model that this project has not trained."""
-        if not self.config:
-            return {}
-        return {
-            "config": self.config,
-            "git_commit": self.git_commit,
-            "pairs_seen": self.pairs_seen,
-            "weaknesses": self.weaknesses,
-        }
+        names = ("config", "git_commit", "pairs_seen", "weaknesses")
+        return {name: getattr(self, name) for name in names} if self.config else {}
 
 
 def read_record(folder: Path) -> TrainingRecord:

@@ -33,6 +33,7 @@ class SentenceGraphConfig(TextEncoderOnnxConfig):  # type: ignore[misc]
     """Names and dynamic axes of the artifact's graph, for optimum."""
 
     NORMALIZED_CONFIG_CLASS: ClassVar[Any] = NormalizedTextConfig
+    OUTPUT: ClassVar[str] = "sentence_embedding"
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
@@ -42,17 +43,14 @@ class SentenceGraphConfig(TextEncoderOnnxConfig):  # type: ignore[misc]
 
     @property
     def outputs(self) -> dict[str, dict[int, str]]:
-        """(B, D)."""
-        return {"sentence_embedding": {0: "batch_size"}}
+        """(B, D), of a re-ranker (B, 1)."""
+        return {self.OUTPUT: {0: "batch_size"}}
 
 
 class PairGraphConfig(SentenceGraphConfig):
     """The same of a re-ranker's."""
 
-    @property
-    def outputs(self) -> dict[str, dict[int, str]]:
-        """(B, 1)."""
-        return {"score": {0: "batch_size"}}
+    OUTPUT = "score"
 
 
 def export_fp32(graph: SentenceGraph | PairGraph, scratch: Path) -> Path:

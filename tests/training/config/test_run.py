@@ -51,26 +51,21 @@ def test_a_missing_key_is_refused_by_name() -> None:
         ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "in ascending order"),
         ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers.0 is -1; it must be at least 0"),
         ({"corpus": {}}, "corpus: missing key 'sources'"),
-        ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
         ({"languages": []}, "languages has 0 entries; it must have at least 1"),
         ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
         ({"lexical": {"ridge": float("nan")}}, "lexical.ridge is nan; it must be a finite number"),
         ({"tokenizer": {"alphabet": -1}}, "tokenizer.alphabet is -1; it must be at least 1"),
-        ({"tokenizer": {"sentences": 0}}, "tokenizer.sentences is 0; it must be at least 1"),
         ({"lexical": {"ridge": -1.0}}, "lexical.ridge is -1.0; it must be above 0"),
-        ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
         ({"student": {"bottleneck_size": 0}}, "student.bottleneck_size is 0; it must be at least 1"),
         ({"assistant": {"pairs": 10, "warmup": 500}}, "assistant.warmup is 500; it must be below 1"),
         ({"assistant": {"pairs": 10, "sources": []}}, "assistant.sources has 0 entries; it must have at least 1"),
         ({"contrastive": {"pairs": 10, "temperature": 0.0}}, "contrastive.temperature is 0.0; it must be above 0"),
-        ({"contrastive": {"pairs": 10, "mcl_weight": -1.0}}, "contrastive.mcl_weight is -1.0; it must be at least 0"),
         ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
         ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),
         ({"evaluation": {"steps": ["lexcal"]}}, "evaluation.steps.0 is 'lexcal'; it must be 'start', 'assistant'"),
         ({"assistant": {"pairs": 10, "learning_rate": "1e-4"}}, "write 1.0e-4"),
         ({"assistant": {}}, "assistant must have either pairs or epochs"),
         ({"assistant": {"pairs": 10, "epochs": 1}}, "assistant must have either pairs or epochs"),
-        ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
         ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
         (
             {"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 4}},
@@ -81,17 +76,13 @@ def test_a_missing_key_is_refused_by_name() -> None:
             "bottleneck: source_share is set; stage 2 learns from both sides",
         ),
         ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
-        ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"assistant": {"pairs": 10, "learning_rate": -1.0e-4}}, "assistant.learning_rate is -0.0001"),
-        ({"assistant": {"pairs": 10, "weight_decay": -0.1}}, "assistant.weight_decay is -0.1"),
         ({"assistant": {"pairs": 10, "betas": [0.9]}}, "assistant.betas has 1 entries; it must have at least 2"),
         ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "assistant.betas.1 is 1.0; it must be below 1"),
         ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, "assistant.betas.0 is -0.9; it must be at least 0"),
         ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
-        ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
         ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML does not read as text"),
-        ({"corpus": {"sources": {2020: {}}}}, "sources has the key 2020"),
         ({1: 2, "foo": 3}, "unknown key 1"),
         (
             {"student": {"bottleneck_size": 100}, "contrastive": {"pairs": 10, "round_words": True}},
@@ -113,13 +104,10 @@ def test_a_key_or_value_no_run_can_use_is_refused(tmp_path: Path, changes: dict[
 
 
 def test_rounding_the_whole_table_ignores_the_bottleneck() -> None:
-    values = {**MINIMAL, "student": {"bottleneck_size": 100}, "assistant": {"pairs": 10, "round_words": True}}
-    assert build(RunConfig, values, where="run.yaml").assistant.round_words
-
-
-def test_null_turns_the_bottleneck_off() -> None:
-    config = build(RunConfig, {**MINIMAL, "student": {"bottleneck_size": None}}, where="run.yaml")
-    assert config.student.bottleneck_size is None
+    for size in (100, None):
+        values = {**MINIMAL, "student": {"bottleneck_size": size}, "assistant": {"pairs": 10, "round_words": True}}
+        config = build(RunConfig, values, where="run.yaml")
+        assert (config.student.bottleneck_size, config.assistant.round_words) == (size, True)
 
 
 def test_a_missing_file_and_broken_yaml_are_one_sentence(tmp_path: Path) -> None:

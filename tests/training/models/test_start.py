@@ -44,12 +44,6 @@ def test_frequent_tokens_are_kept_more_exactly() -> None:
     assert error[:5].mean() < 0.1 * error[5:].mean()
 
 
-def test_the_full_rank_start_loses_nothing() -> None:
-    embeddings = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
-    table, projection = weighted_svd(embeddings, torch.ones(30), 8)
-    torch.testing.assert_close(table @ projection.T, embeddings, atol=1e-5, rtol=1e-4)
-
-
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 ROUNDED = {"pairs": 10, "round_words": True}
 MINIMAL = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
@@ -76,14 +70,6 @@ def teacher(
 
 def linear(width: int, dim: int, *, bias: bool = True) -> Dense:
     return Dense(width, dim, bias=bias, activation_function=nn.Identity())
-
-
-def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    model = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
-    words_VH = model[0].auto_model.get_input_embeddings().weight.detach()
-    assistant = assistant_from_base(model, words_VH, dim=12, normalized=True, pad_id=0, seed=1)
-    ids = torch.tensor([[2, 9, 3]])
-    assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
 
 
 def test_untrained_row_is_the_tokenizers_padding(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

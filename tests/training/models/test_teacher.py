@@ -70,7 +70,7 @@ def test_dims_that_are_no_number_are_refused(tmp_path: Path, dims: object) -> No
         load_teacher(str(tmp_path), device=torch.device("cpu"))
 
 
-def test_a_teacher_that_is_nowhere_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_teacher_that_is_nowhere_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model '.*no-such-folder' is neither a folder nor"):
         load_teacher(str(tmp_path / "no-such-folder"), device=torch.device("cpu"))
 
@@ -87,19 +87,16 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:
-    (tmp_path / "weights").write_bytes(b"one")
-    seen = {teacher_identity(str(tmp_path)), teacher_identity(str(tmp_path))}
-    (tmp_path / "weights").write_bytes(b"other")
-    seen.add(teacher_identity(str(tmp_path)))
-    assert len(seen) == 2
-
-
-def test_folder_identity_ignores_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "weights").write_bytes(b"one")
+def test_folder_identity_follows_contents_not_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tmp_path / "base" / "weights"
+    weights.parent.mkdir()
     monkeypatch.chdir(tmp_path)
-    assert len({teacher_identity(path) for path in ("base", "./base", str(tmp_path / "base"))}) == 1
+    identities = []
+    for content in (b"one", b"other"):
+        weights.write_bytes(content)
+        identities.append({teacher_identity(path) for path in ("base", "./base", str(tmp_path / "base"))})
+    assert [len(same) for same in identities] == [1, 1]
+    assert identities[0] != identities[1]
 
 
 def test_packaged_identity_follows_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -118,13 +115,11 @@ def test_offline_hub_identity_is_last_downloaded_commit(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(teacher_module, "HfApi", Unreachable)
     monkeypatch.setattr(teacher_module, "HF_HUB_CACHE", str(tmp_path))
-    teacher_module._hub_commit.cache_clear()
-    assert teacher_identity("some/model") == "some/model@unknown"
-    refs = tmp_path / "models--some--model" / "refs"
-    refs.mkdir(parents=True)
-    (refs / "main").write_text("abc123\n")
-    teacher_module._hub_commit.cache_clear()
-    assert teacher_identity("some/model") == "some/model@abc123"
+    (tmp_path / "models--some--model" / "refs").mkdir(parents=True)
+    for identity in ("some/model@unknown", "some/model@abc123"):
+        teacher_module._hub_commit.cache_clear()
+        assert teacher_identity("some/model") == identity
+        (tmp_path / "models--some--model" / "refs" / "main").write_text("abc123\n")
     teacher_module._hub_commit.cache_clear()
 
 
@@ -164,13 +159,6 @@ def test_rows_follow_the_order_of_writing_however_it_was_cut(sizes: list[int], t
         start += size
     assert store.rows([*reversed(texts), "unknown"]).tolist() == [*reversed(range(len(texts))), -1]
     assert store.missing(["unknown", *texts]) == ["unknown"]
-
-
-def test_an_empty_store_lacks_everything(tmp_path: Path) -> None:
-    store = EmbeddingStore(tmp_path, dim=4)
-    assert len(store) == 0
-    assert store.rows([]).tolist() == []
-    assert store.missing(["a"]) == ["a"]
 
 
 def test_lookup_takes_24_bytes_a_text(tmp_path: Path) -> None:

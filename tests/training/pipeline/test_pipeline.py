@@ -1,6 +1,8 @@
 import fcntl
 import json
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -60,6 +62,16 @@ class Work:
         return run
 
 
+def one_step(
+    out: Path,
+    settings: dict[str, Any] | None = None,
+    work: Callable[[Path], None] = lambda folder: None,
+    data: str = "d",
+) -> None:
+    """Run one step, `only`."""
+    run_steps([Step("only", work, settings or {}, ("data",))], config(), out, data_fingerprint=data)
+
+
 @pytest.fixture
 def work() -> Work:
     return Work()
@@ -70,10 +82,46 @@ def start_run(folder: Path, *more: str, config: Path = SMOKE) -> int:
     return main(["--config", str(config), "--data", str(folder / "data"), "--out", str(folder / "out"), *more])
 
 
+ALL = ["first", "second", "third"]
+
+
 def test_finished_steps_are_skipped(work: Work, tmp_path: Path) -> None:
     for _ in range(2):
         work.run_steps(config(), tmp_path)
-    assert work.ran == ["first", "second", "third"]
+    assert work.ran == ALL
+
+
+def test_a_change_of_a_late_step_keeps_the_early_ones(work: Work, tmp_path: Path) -> None:
+    work.run_steps(config(), tmp_path)
+    work.run_steps(config(name="y"), tmp_path, restart_from="second")  # `second` reads the name
+    assert work.ran == [*ALL, "second", "third"]
+
+
+def test_a_restart_discards_all_dependents_even_beyond_until(work: Work, tmp_path: Path) -> None:
+    work.run_steps(config(), tmp_path)
+    work.run_steps(config(), tmp_path, restart_from="first", until="first")
+    assert not (tmp_path / "second").exists()
+    work.run_steps(config(), tmp_path)
+    assert work.ran == [*ALL, *ALL]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "reason"),
+    [
+        ({"seed": 2}, {}, r"first was made with other settings \(seed\).*--restart-from first"),
+        ({"seed": 2}, {"restart_from": "second"}, r"first was made with other settings \(seed\)"),
+        ({}, {"data_fingerprint": "e"}, "other data or other earlier steps"),
+    ],
+)
+def test_other_settings_or_data_are_refused_and_spoil_nothing(
+    work: Work, tmp_path: Path, changes: dict[str, int], options: dict[str, Any], reason: str
+) -> None:
+    work.run_steps(config(), tmp_path)
+    with pytest.raises(StepMismatchError, match=reason):
+        work.run_steps(config(**changes), tmp_path, **options)
+    assert "seed: 1" in (tmp_path / "config.yaml").read_text()
+    work.run_steps(config(), tmp_path)
+    assert work.ran == ALL
 
 
 def test_killed_step_runs_again_in_its_folder(work: Work, tmp_path: Path) -> None:
@@ -81,32 +129,12 @@ def test_killed_step_runs_again_in_its_folder(work: Work, tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         work.run_steps(config(), tmp_path)
     assert not (tmp_path / "second" / "done.json").exists()
+    with pytest.raises(StepMismatchError, match=r"second was made with other settings \(name\)"):
+        work.run_steps(config(name="y"), tmp_path)
     work.dies = False
     work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "second", "third"]
     assert (tmp_path / "second" / "half").exists()
-
-
-def test_other_settings_are_refused_by_name_and_spoil_nothing(work: Work, tmp_path: Path) -> None:
-    work.run_steps(config(), tmp_path)
-    with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\).*--restart-from first"):
-        work.run_steps(config(seed=2), tmp_path)
-    work.run_steps(config(), tmp_path)
-    assert work.ran == ["first", "second", "third"]
-
-
-def test_a_half_done_step_of_another_configuration_is_refused(work: Work, tmp_path: Path) -> None:
-    work.dies = True
-    with pytest.raises(KeyboardInterrupt):
-        work.run_steps(config(), tmp_path)
-    with pytest.raises(StepMismatchError, match=r"second was made with other settings \(name\)"):
-        work.run_steps(config(name="y"), tmp_path)
-
-
-def test_a_change_of_a_late_step_keeps_the_early_ones(work: Work, tmp_path: Path) -> None:
-    work.run_steps(config(), tmp_path)
-    work.run_steps(config(name="y"), tmp_path, restart_from="second")
-    assert work.ran == ["first", "second", "third", "second", "third"]
 
 
 def test_restarting_a_shared_step_remakes_it_in_the_store(work: Work, tmp_path: Path) -> None:
@@ -119,14 +147,6 @@ def test_restarting_a_shared_step_remakes_it_in_the_store(work: Work, tmp_path: 
     assert (tmp_path / "cell/third/result").exists()
 
 
-def test_a_restart_discards_all_dependents_even_beyond_until(work: Work, tmp_path: Path) -> None:
-    work.run_steps(config(), tmp_path)
-    work.run_steps(config(), tmp_path, restart_from="first", until="first")
-    assert not (tmp_path / "second").exists()
-    work.run_steps(config(), tmp_path)
-    assert work.ran == ["first", "second", "third", "first", "second", "third"]
-
-
 def test_interrupted_restart_leaves_no_later_step(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work.run_steps(config(), tmp_path)
     monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
@@ -137,27 +157,10 @@ def test_interrupted_restart_leaves_no_later_step(work: Work, tmp_path: Path, mo
     assert work.ran == ["first", "second", "third", "third"]
 
 
-def test_other_data_is_refused(work: Work, tmp_path: Path) -> None:
-    work.run_steps(config(), tmp_path)
-    with pytest.raises(StepMismatchError, match="other data or other earlier steps"):
-        work.run_steps(config(), tmp_path, data_fingerprint="e")
-
-
-def test_a_refused_restart_discards_nothing(work: Work, tmp_path: Path) -> None:
-    work.run_steps(config(), tmp_path)
-    with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\)"):
-        work.run_steps(config(seed=2), tmp_path, restart_from="second")
-    assert (tmp_path / "second" / "result").exists()
-    assert "seed: 1" in (tmp_path / "config.yaml").read_text()
-
-
 def test_a_removed_setting_is_named(tmp_path: Path) -> None:
-    def steps(settings: dict[str, int]) -> list[Step]:
-        return [Step("only", lambda folder: None, settings, ("data",))]
-
-    run_steps(steps({"a": 1, "b": 2}), config(), tmp_path, data_fingerprint="d")
+    one_step(tmp_path, {"a": 1, "b": 2})
     with pytest.raises(StepMismatchError, match=r"other settings \(b\)"):
-        run_steps(steps({"a": 1}), config(), tmp_path, data_fingerprint="d")
+        one_step(tmp_path, {"a": 1})
 
 
 def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
@@ -192,60 +195,43 @@ def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
 
 
 def test_refused_step_can_run_with_another_corpus(tmp_path: Path) -> None:
-    def refuse(folder: Path) -> None:
-        raise CorpusError("no text")
-
     with pytest.raises(CorpusError):
-        run_steps([Step("corpus", refuse, {}, ("data",))], config(), tmp_path, data_fingerprint="d")
-    steps = [Step("corpus", lambda folder: None, {}, ("data",))]
-    run_steps(steps, config(), tmp_path, data_fingerprint="corrected")
-    assert (tmp_path / "corpus" / "done.json").exists()
+        one_step(tmp_path, {}, Mock(side_effect=CorpusError("no text")))
+    one_step(tmp_path, {}, data="corrected")
+    assert (tmp_path / "only" / "done.json").exists()
 
 
 def test_a_step_refused_while_resuming_keeps_its_record(tmp_path: Path) -> None:
-    def steps(rate: float, stop: type[BaseException] | None) -> list[Step]:
-        def work(folder: Path) -> None:
-            (folder / "resume").mkdir(exist_ok=True)
-            (folder / "resume" / "0000000100-abcd.pt").write_text("state")
-            if stop is not None:
-                raise stop
-
-        return [Step("stage", work, {"rate": rate}, ("data",))]
+    def work(folder: Path, stop: type[BaseException] | None = None) -> None:
+        (folder / "resume").mkdir(exist_ok=True)
+        (folder / "resume" / "0000000100-abcd.pt").write_text("state")
+        if stop is not None:
+            raise stop
 
     for stop in (KeyboardInterrupt, ConfigError):  # killed; then the teacher cannot be read
         with pytest.raises(stop):
-            run_steps(steps(0.1, stop), config(), tmp_path, data_fingerprint="d")
+            one_step(tmp_path, {"rate": 0.1}, partial(work, stop=stop))
     with pytest.raises(StepMismatchError, match=r"other settings \(rate\)"):
-        run_steps(steps(0.2, None), config(), tmp_path, data_fingerprint="d")
-    run_steps(steps(0.1, None), config(), tmp_path, data_fingerprint="d")
-    assert json.loads((tmp_path / "stage" / "done.json").read_text())["resumed"] is True
-
-
-def test_checkpoints_of_a_finished_stage_are_removed_last(tmp_path: Path) -> None:
-    def work(folder: Path) -> None:
-        (folder / "resume").mkdir()
-        (folder / "resume" / "0000000100-abcd.pt").write_text("state")
-
-    run_steps([Step("stage", work, {}, ("data",))], config(), tmp_path, data_fingerprint="d")
-    assert {path.name for path in (tmp_path / "stage").iterdir()} == {"started.json", "done.json"}
+        one_step(tmp_path, {"rate": 0.2}, work)
+    one_step(tmp_path, {"rate": 0.1}, work)
+    assert json.loads((tmp_path / "only" / "done.json").read_text())["resumed"] is True
+    assert {path.name for path in (tmp_path / "only").iterdir()} == {"started.json", "done.json"}  # no checkpoints
 
 
 def test_a_fingerprint_follows_names_contents_and_links(tmp_path: Path) -> None:
-    def fingerprint() -> str:
-        return fingerprint_files(files_under(tmp_path / "data"), relative_to=tmp_path)
-
-    (tmp_path / "data").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "data" / "a.tsv").write_text("one")
-    seen = [fingerprint()]
-    (tmp_path / "data" / "a.tsv").write_text("two")  # the same size
-    seen.append(fingerprint())
-    (tmp_path / "data" / "a.tsv").rename(tmp_path / "data" / "b.tsv")
-    seen.append(fingerprint())
-    (tmp_path / "elsewhere" / "c.tsv").write_text("three")
-    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
-    seen.append(fingerprint())
-    assert len(set(seen)) == 4
+    data, elsewhere, seen = tmp_path / "data", tmp_path / "elsewhere", set()
+    data.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "c.tsv").write_text("three")
+    for change in (
+        lambda: (data / "a.tsv").write_text("one"),
+        lambda: (data / "a.tsv").write_text("two"),  # the same size
+        lambda: (data / "a.tsv").rename(data / "b.tsv"),
+        lambda: (data / "linked").symlink_to(elsewhere),
+    ):
+        change()
+        seen.add(fingerprint_files(files_under(data), relative_to=tmp_path))
+    assert len(seen) == 4
 
 
 def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> None:

@@ -144,18 +144,9 @@ def mode(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def modes(folder: Path) -> set[int]:
-    return {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
-
-
-def test_weights_of_a_cross_encoder_follow_the_umask(tmp_path: Path, mode: int) -> None:
+def test_weights_follow_the_umask(tmp_path: Path, mode: int) -> None:
     model, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
     save_cross_encoder(model, tokenizer, tmp_path / "saved", name="x", languages=["en"], max_length=32)
-    assert (tmp_path / "saved" / "model.safetensors").exists()
-    assert modes(tmp_path / "saved") == {mode}
-
-
-def test_weights_of_a_sentence_encoder_follow_the_umask(tmp_path: Path, mode: int) -> None:
-    folder = student_base(tmp_path / "student")
-    assert (folder / "model.safetensors").exists()
-    assert modes(folder) == {mode}
+    for folder in (tmp_path / "saved", student_base(tmp_path / "student")):
+        assert (folder / "model.safetensors").exists()
+        assert {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()} == {mode}
