@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from service.model.reranker import Reranker
+from tests.artifacts import build_artifact
 from tests.skeleton.project import ROOT
 from tests.training.reranking.small import THINGS, settings, student_base, write_data
 
@@ -23,7 +24,9 @@ def run(*command: str) -> str:
 def test_commands_train_evaluate_export_and_score(tmp_path: Path) -> None:
     data, base = write_data(tmp_path / "data"), student_base(tmp_path / "base")
     config, out, artifact = tmp_path / "small.yaml", tmp_path / "run", tmp_path / "artifact"
-    config.write_text(yaml.safe_dump(settings(base)), encoding="utf-8")
+    build_artifact(tmp_path / "encoder")  # only `export.train` reads artifacts
+    measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path / "encoder")}
+    config.write_text(yaml.safe_dump(settings(base, measure=measure)), encoding="utf-8")
     run("-m", "export.train", "--config", str(config), "--data", str(data), "--out", str(out))
     best = str(out / "final/best")
     evaluate = ("-m", "export.evaluation", "--data", str(data), "--sets", "rerank")

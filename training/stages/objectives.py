@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,27 +25,36 @@ from training.optimisation.loop import Objective
 from training.optimisation.processes import sum_over_processes
 from training.stages.pairs import PairEncoder, TeacherLabels, TokenEmbeddings, drawn_rows
 
+Contrast = Callable[[Tensor, Tensor, Tensor, NDArray[np.int64]], Tensor]  # labels, sources, targets, the sources' rows
+
 
 def assistant_objective(
-    assistant: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder, config: StageConfig | None = None
+    model: SentenceEncoder,
+    teacher: TeacherLabels,
+    pairs: PairEncoder,
+    config: StageConfig | None = None,
+    contrast: Contrast | None = None,
 ) -> Objective:
     """||h_T(s) - h_A(s)||^2 + ||h_T(s) - h_A(t)||^2: the teacher is monolingual, so both targets are h_T(s).
 
     `source_share` trains on only a sample of a batch's English sides (not in the paper). An assistant initialised from
     the teacher already matches it on English, so time is better spent on targets.
+
+    Args: contrast: a loss to add.
     """
     config = config or StageConfig()
     reduction = config.reduction
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
         label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
-        source_SD, target_BD = pairs.encode(assistant, batch_B, sources_S=batch_B[taught_S])
-        return {
+        source_SD, target_BD = pairs.encode(model, batch_B, sources_S=batch_B[taught_S])
+        parts = {
             "source": embedding_mse(source_SD, label_BD[taught_S], reduction),
             "target": embedding_mse(target_BD, label_BD, reduction),
         }
+        return parts | ({"contrastive": contrast(label_BD, source_SD, target_BD, taught_S)} if contrast else {})
 
-    return Objective(assistant, losses)
+    return Objective(model, losses)
 
 
 def bottleneck_objective(
@@ -127,26 +138,17 @@ def contrastive_objective(
 
     def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:
         if config.objective == "soft":
-            return multilingual_contrastive(label_BD, source_SD, target_BD, rows_S)
-        if config.objective in ("bool", "bool_equal"):
+            loss = multilingual_contrastive(label_BD, source_SD, target_BD, rows_S)
+        elif config.objective in ("bool", "bool_equal"):
             equal_BD = label_BD if config.objective == "bool_equal" else None
-            return bool_contrastive(source_SD, target_BD, rows_S, teacher_source_BD=equal_BD)
-        if config.objective == "ce_hard":
-            return hard_cross_entropy(source_SD, target_BD, rows_S, temperature=config.temperature)
-        over_anchors: Reduction = "sum" if config.objective == "ce_sum" else "mean"
-        return cross_entropy_contrastive(
-            label_BD, source_SD, target_BD, rows_S, temperature=config.temperature, over_anchors=over_anchors
-        )
+            loss = bool_contrastive(source_SD, target_BD, rows_S, teacher_source_BD=equal_BD)
+        elif config.objective == "ce_hard":
+            loss = hard_cross_entropy(source_SD, target_BD, rows_S, temperature=config.temperature)
+        else:
+            over_anchors: Reduction = "sum" if config.objective == "ce_sum" else "mean"
+            loss = cross_entropy_contrastive(
+                label_BD, source_SD, target_BD, rows_S, temperature=config.temperature, over_anchors=over_anchors
+            )
+        return config.mcl_weight * loss
 
-    def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
-        source_SD, target_BD = pairs.encode(student, batch_B, sources_S=batch_B[taught_S])
-        parts = {
-            "source": embedding_mse(source_SD, label_BD[taught_S], config.reduction),
-            "target": embedding_mse(target_BD, label_BD, config.reduction),
-        }
-        if config.objective != "none":
-            parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
-        return parts
-
-    return Objective(student, losses)
+    return assistant_objective(student, teacher, pairs, config, None if config.objective == "none" else contrast)

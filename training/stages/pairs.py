@@ -77,7 +77,7 @@ class PairEncoder:
 
         With fewer sentences than processes, a share may be one sentence of padding only.
         """
-        texts = self._texts(pairs_B)
+        texts = np.concatenate([self.corpus.english[pairs_B], self.corpus.other[pairs_B]])
         own = texts[own_share(len(texts))]
         input_ids_BL, attention_mask_BL = self.tokens.batch(own if len(own) else texts[:1], max_length=self.max_length)
         if not len(own):
@@ -99,9 +99,6 @@ class PairEncoder:
         if rows_B.min() < 0:
             raise IndexError("a pair of this batch has no teacher embedding: it comes from another sampling plan")
         return torch.from_numpy(teacher.vectors[rows_B]).to(self.device)
-
-    def _texts(self, pairs_B: NDArray[np.int64]) -> NDArray[np.int32]:
-        return np.concatenate([self.corpus.english[pairs_B], self.corpus.other[pairs_B]])
 
     def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.minimum(self.tokens.lengths_of(texts), self.max_length)
