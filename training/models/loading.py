@@ -152,7 +152,8 @@ def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
     Raises: LoadError: its weights do not match its configuration.
     """
     with _checked_weights():
-        return kind(str(folder), max_seq_length=max_length, processor_kwargs=tokenizer_options(folder))
+        body: Body = kind(str(folder), max_seq_length=max_length, processor_kwargs=tokenizer_options(folder))
+    return body
 
 
 def tokenizer_options(folder: Path) -> dict[str, Any]:
