@@ -2,18 +2,18 @@
 
 import logging
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from service.documents.collections import CollectionOpener, Collections, EmbeddedCollections, IndexOptions
+from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
 from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED, milvus_address
-from service.documents.names import DEFAULT_NAME, check_name
+from service.documents.names import DEFAULT_NAME
 from service.documents.store.catalog import unknown
 from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.index import VectorIndex
-from service.errors import Damaged, InvalidInput, StartError, StoreError
+from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
 from service.process.files import PRIVATE, resolved
@@ -40,12 +40,12 @@ def load_collections(
     """
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
-        return Collections(MilvusCollections(_milvus_index(settings, manifest, read_only=False)))
+        return Collections(_milvus_index(settings, manifest, read_only=False))
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:
         if any(settings.keys()):
             _make_private(resolved(settings.documents_path))
-        return Collections(EmbeddedCollections(store, options, max_collections=settings.max_collections))
+        return EmbeddedCollections(store, options, max_collections=settings.max_collections)
 
 
 def _make_private(store: Path) -> None:
@@ -150,36 +150,3 @@ def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) ->
         read_only=read_only,
     )
     return MilvusIndex(connection)
-
-
-class MilvusCollections(CollectionOpener):
-    """Has the default collection alone."""
-
-    def __init__(self, default: DocumentIndex) -> None:
-        self._default = default
-
-    def open_all(self) -> Mapping[str, DocumentIndex]:
-        return {DEFAULT_NAME: self._default}
-
-    def check_new(self, name: str) -> None:
-        check_name(name)
-        raise InvalidInput(
-            f"collection {name} cannot be made: where Milvus keeps the documents (CROSSLET_INDEX) there is only "
-            f"{DEFAULT_NAME}; leave /collections/{name} out of the path"
-        )
-
-    def make(self, name: str) -> DocumentIndex:
-        self.check_new(name)
-        return self._default
-
-    def drop(self, name: str, index: DocumentIndex) -> None:
-        """Do nothing: the default collection stays."""
-
-    def check_files(self) -> None:
-        """Do nothing: Milvus has its own files."""
-
-    def announce(self, url: str) -> None:
-        """Do nothing: commands ask Milvus themselves."""
-
-    def close(self) -> None:
-        """Do nothing: the default collection has closed the connection."""

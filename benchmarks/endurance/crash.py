@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
-from service.documents.interface import Query
+from service.documents.interface import PageRequest, Query
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 
@@ -141,7 +141,7 @@ def _look(
         here: dict[str, str] = {}
         after_row: int | None = 0
         while after_row is not None:
-            page = collection.page(after_row=after_row, limit=1000, max_chars=10**7)
+            page = collection.page(PageRequest(after_row=after_row, limit=1000, max_chars=10**7))
             for document in page.documents:
                 if document.id in here or document.metadata != {"text": document.text}:
                     found.faults.append(f"round {number}: {document.id} is duplicated or has wrong metadata")

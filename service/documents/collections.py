@@ -1,4 +1,4 @@
-"""The named collections of the service, each a document store and the vector index derived from it.
+"""Collections of documents by name, each a document store and the vector index derived from it.
 
 A change is first durable, then searchable. One thread makes, changes and drops collections; any may read.
 
@@ -11,13 +11,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from service.documents.document import Document, Page, Rows, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Facet, to_condition
-from service.documents.interface import EVERYTHING, DocumentIndex, Match, MetadataChange, Query, ResultOptions
+from service.documents.interface import (
+    DEFAULTS,
+    DocumentIndex,
+    Filter,
+    Match,
+    MetadataChange,
+    PageRequest,
+    Query,
+    ResultOptions,
+)
 from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
 from service.documents.search import Search, count_facets
@@ -37,9 +45,9 @@ class IndexCapacity:
     check_memory: raises StorageFull if the process has no memory for that many more bytes.
     """
 
-    max_index_bytes: int
-    others_bytes: Callable[[], int]
-    check_memory: Callable[[int], None]
+    max_index_bytes: int = 0
+    others_bytes: Callable[[], int] = lambda: 0
+    check_memory: Callable[[int], None] = lambda growth_bytes: None
 
     def check(self, index: VectorIndex, new_passages: int) -> None:
         """Raises: StorageFull: so many more vectors do not fit."""
@@ -53,6 +61,9 @@ class IndexCapacity:
         self.check_memory(index.growth_bytes(new_passages))
 
 
+UNLIMITED = IndexCapacity()
+
+
 class Collection(DocumentIndex):
     """Documents in this process: a document store, and the vector index derived from it. See `DocumentIndex`."""
 
@@ -60,23 +71,20 @@ class Collection(DocumentIndex):
         self,
         store: DocumentStore,
         maintenance: IndexMaintenance,
+        capacity: IndexCapacity = UNLIMITED,
         *,
-        max_index_bytes: int = 0,
-        others_bytes: Callable[[], int] = lambda: 0,
-        check_memory: Callable[[int], None] = lambda growth_bytes: None,
         upkeep: Upkeep | None = None,
         read_only: bool = False,
     ) -> None:
         """Load the store's index, or build it.
 
-        Args: max_index_bytes, others_bytes, check_memory: as `IndexCapacity` has them.
-              upkeep: the thread for all collections of the store; None: one of its own.
+        Args: upkeep: the thread for all collections of the store; None: one of its own.
               read_only: another process may be writing the store.
         """
         self._store = store
-        self._capacity = IndexCapacity(max_index_bytes, others_bytes, check_memory)
+        self._capacity = capacity
         upkeep = None if read_only else upkeep or Upkeep(store.fold_log)
-        self._live = LiveIndex(store, maintenance, check_memory=check_memory, upkeep=upkeep)
+        self._live = LiveIndex(store, maintenance, check_memory=capacity.check_memory, upkeep=upkeep)
         with store.snapshot() as snapshot:
             self._documents = snapshot.count()
 
@@ -86,11 +94,11 @@ class Collection(DocumentIndex):
         self._live.save()
         self._store.close()
 
-    def discard(self, drop: Callable[[], None]) -> None:
-        """Close for good, without a snapshot. drop: removes the documents; if it raises, all goes on as before."""
+    def drop(self) -> None:
+        """Remove the documents and close for good. If that fails, all goes on as before."""
         self._live.rest()
         try:
-            drop()
+            self._store.catalog.drop(self._store.number)
         except BaseException:
             self._live.resume()
             raise
@@ -99,13 +107,11 @@ class Collection(DocumentIndex):
     def __len__(self) -> int:
         return self._documents
 
-    @property
-    def chunks(self) -> bool:
+    def is_chunked(self, wanted: bool | None) -> bool:
+        if wanted is not None:
+            return wanted
         with self._store.snapshot() as snapshot:
             return snapshot.chunks
-
-    def is_chunked(self, wanted: bool | None) -> bool:
-        return self.chunks if wanted is None else wanted
 
     @property
     def backend(self) -> str:
@@ -146,7 +152,7 @@ class Collection(DocumentIndex):
         with self._live.writing, self._store.transaction() as transaction:
             return self._delete(transaction, transaction.rows_of(ids))
 
-    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
+    def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
         condition = to_condition(filter_)
         with self._live.writing:  # no other write between the look-up and the removal
             with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
@@ -168,48 +174,26 @@ class Collection(DocumentIndex):
             row_P, vectors_PD = snapshot.vectors_of_documents(snapshot.rows_of([id_]))
         return next(iter(means_by_row(row_P, vectors_PD).values()), None)
 
-    def page(
-        self,
-        *,
-        after_row: int,
-        limit: int,
-        max_chars: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
-        truncated: bool = False,
-    ) -> Page:
-        condition = to_condition(filter_) if filter_ else None  # {} matches everything
-        with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
-            selected: list[Rows] = [snapshot.truncated()] if truncated else []
+    def page(self, request: PageRequest) -> Page:
+        condition = to_condition(request.filter_) if request.filter_ else None  # {} matches everything
+        with self._store.snapshot(Deadline.after(request.timeout_s)) as snapshot:
+            selected: list[Rows] = [snapshot.truncated()] if request.truncated else []
             if condition is not None:
                 selected.append(snapshot.matching(condition))
             rows = reduce(np.intersect1d, selected) if selected else None
-            page = snapshot.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
+            page = snapshot.page(
+                after_row=request.after_row, limit=request.limit, max_chars=request.max_chars, among=rows
+            )
             return replace(page, total=snapshot.count() if rows is None else len(rows))
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
-        if not filter_:
-            return len(self)
-        return self.counts([], most_values=0, filter_=filter_, timeout_s=timeout_s)[0]
-
     def counts(
-        self,
-        fields: Sequence[str],
-        *,
-        most_values: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
+        self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
         with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
             return count_facets(snapshot, fields, most_values=most_values, filter_=filter_)
 
     def search_all(
-        self,
-        queries: Sequence[Query],
-        *,
-        top_k: int,
-        filter_: Mapping[str, object] | None = None,
-        options: ResultOptions = EVERYTHING,
+        self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
     ) -> list[list[Match]]:
         return Search(self._store, self._live, top_k=top_k, filter_=filter_, options=options).run(queries)
 
@@ -223,53 +207,23 @@ class Collection(DocumentIndex):
     def _follow(self, transaction: Transaction, addition: Addition | None = None) -> None:
         """Apply a durable change to the index."""
         self._documents += transaction.new
-        removed = transaction.removed
-
-        def change(index: VectorIndex) -> None:
-            if removed:
-                index.remove(removed)
-            if addition is not None:
-                index.replace(addition)
-
-        changed = len(removed) + (0 if addition is None else len(addition.rows))
-        self._live.follow(transaction.revision, change, changed=changed)
+        self._live.follow(transaction.revision, transaction.removed, addition)
 
 
 def _count_passages(documents: Sequence[Document]) -> int:
     return sum(len(document.spans) for document in documents)
 
 
-class CollectionOpener(Protocol):
-    """Opens, makes and drops the collections of one place."""
+class Collections:
+    """The collections by name. This class has the default one alone, as where Milvus keeps the documents."""
 
-    def open_all(self) -> Mapping[str, DocumentIndex]:
-        """Open every collection that is there, by age: the default one first."""
-
-    def check_new(self, name: str) -> None:
-        """Refuse what `make` would. Raises: InvalidInput.  StorageFull: there are too many collections."""
-
-    def make(self, name: str) -> DocumentIndex:
-        """Make an empty collection. Raises: as `check_new`."""
-
-    def drop(self, name: str, index: DocumentIndex) -> None:
-        """Remove a collection with its documents. Raises: StorageFull: nothing was removed."""
-
-    def check_files(self) -> None:
-        """Raises: NotReady: the store's files were moved, deleted or replaced."""
-
-    def announce(self, url: str) -> None:
-        """Tell commands on the same store where this service answers."""
+    def __init__(self, default: DocumentIndex) -> None:
+        self._open: Mapping[str, DocumentIndex] = {DEFAULT_NAME: default}  # by age: the default one first
 
     def close(self) -> None:
-        """Close what the collections share, after the last one was closed."""
-
-
-class Collections:
-    """The collections that are there, and each that is made later."""
-
-    def __init__(self, opener: CollectionOpener) -> None:
-        self._opener = opener
-        self._open = dict(opener.open_all())
+        """Close every collection, the default one last."""
+        for index in reversed([*self._open.values()]):
+            index.close()
 
     @property
     def default(self) -> DocumentIndex:
@@ -298,14 +252,14 @@ class Collections:
             with suppress(NotFound):  # it is being dropped: `put` makes it anew
                 index.check_room(documents)
                 return
-        self._opener.check_new(name)
+        self._check_new(name)
 
     def is_chunked(self, name: str, wanted: bool | None) -> bool:
         """Whether to split new documents into passages, as `DocumentIndex` says; a new collection's are."""
         if (index := self._open.get(name)) is not None:
             with suppress(NotFound):  # as above
                 return index.is_chunked(wanted)
-        self._opener.check_new(name)
+        self._check_new(name)
         return wanted is not False
 
     def documents_of(self, name: str, ids: Sequence[str]) -> dict[str, StoredDocument]:
@@ -319,7 +273,7 @@ class Collections:
         """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`."""
         if name in self._open:
             return self._open[name].put(documents, vectors_PD)
-        self._open = self._open | {name: self._opener.make(name)}
+        self._make(name)
         try:
             return self._open[name].put(documents, vectors_PD)
         except BaseException:
@@ -336,13 +290,8 @@ class Collections:
         if name == DEFAULT_NAME:
             raise InvalidInput(f"collection {DEFAULT_NAME} stays; POST /documents/delete removes documents from it")
         documents = len(index)
-        self._opener.drop(name, index)
-        self._open = {other: index for other, index in self._open.items() if other != name}
+        self._drop(name)
         return documents
-
-    def check_files(self) -> None:
-        """Raises: NotReady: the store's files were moved, deleted or replaced."""
-        self._opener.check_files()
 
     def count(self) -> float:
         """Return the documents of all collections; NaN as `count_of`."""
@@ -353,15 +302,26 @@ class Collections:
         """Memory of all indexes."""
         return sum(index.size_bytes for index in self._open.values())
 
+    def _check_new(self, name: str) -> None:
+        """Refuse what `_make` would. Raises: InvalidInput.  StorageFull: there are too many collections."""
+        check_name(name)
+        raise InvalidInput(
+            f"collection {name} cannot be made: where Milvus keeps the documents (CROSSLET_INDEX) there is only "
+            f"{DEFAULT_NAME}; leave /collections/{name} out of the path"
+        )
+
+    def _make(self, name: str) -> None:
+        """Make an empty collection. Raises: as `_check_new`."""
+        self._check_new(name)
+
+    def _drop(self, name: str) -> None:
+        """Remove a collection, not the default one, with its documents. Raises: StorageFull: nothing was removed."""
+
+    def check_files(self) -> None:
+        """Raises: NotReady: the store's files were moved, deleted or replaced."""
+
     def announce(self, url: str) -> None:
         """Tell commands on the same store where this service answers."""
-        self._opener.announce(url)
-
-    def close(self) -> None:
-        """Close every collection, the default one last."""
-        for index in reversed([*self._open.values()]):
-            index.close()
-        self._opener.close()
 
 
 def count_of(index: DocumentIndex) -> float:
@@ -403,16 +363,10 @@ class IndexOptions:
         upkeep: Upkeep | None = None,
         read_only: bool = False,
     ) -> Collection:
-        """Return the collection of a store, with its index; arguments as `Collection`'s."""
-        return Collection(
-            store,
-            self.maintained(store, read_only=read_only),
-            max_index_bytes=self.max_index_bytes,
-            others_bytes=others_bytes,
-            check_memory=self.check_memory,
-            upkeep=upkeep,
-            read_only=read_only,
-        )
+        """Return the collection of a store, with its index; arguments as `IndexCapacity` and `Collection` have them."""
+        maintenance = self.maintained(store, read_only=read_only)
+        capacity = IndexCapacity(self.max_index_bytes, others_bytes, self.check_memory)
+        return Collection(store, maintenance, capacity, upkeep=upkeep, read_only=read_only)
 
     def maintained(self, store: DocumentStore, *, read_only: bool = False) -> IndexMaintenance:
         """Return what loads the index of a store's collection."""
@@ -422,43 +376,29 @@ class IndexOptions:
         return IndexMaintenance(store, dim=self.dim, snapshots=snapshots, exact_rows=self.exact_documents)
 
 
-class EmbeddedCollections(CollectionOpener):
-    """Opens the collections of a document store. Those over `max_collections` stay."""
+class EmbeddedCollections(Collections):
+    """The collections of a document store. Those over `max_collections` stay."""
+
+    _open: dict[str, Collection]
 
     def __init__(self, store: DocumentStore, options: IndexOptions, *, max_collections: int) -> None:
+        """Open every collection, and close the store if that fails."""
         self._store = store
         self._options = options
         self._max_collections = max_collections
         self._upkeep = Upkeep(store.fold_log)
-        self._open: dict[str, Collection] = {}
-
-    def open_all(self) -> Mapping[str, DocumentIndex]:
-        rows = self._store.catalog.listed()
-        forget_dropped(self._options.folder, [row.number for row in rows])  # the process was killed before it had
+        self._open = {}
         try:
-            for row in rows:
-                self._opened(row.name, row.number)
+            self._forget_dropped()  # the process was killed before it had
+            for row in store.catalog.listed():
+                self._add(row.name, row.number)
         except BaseException:
-            for collection in self._open.values():
-                collection.close()
-            self._store.close()
+            self.close()
             raise
-        return self._open
 
-    def check_new(self, name: str) -> None:
-        self._store.catalog.check_new(name, most=self._max_collections)
-
-    def make(self, name: str) -> DocumentIndex:
-        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
-        return self._opened(name, number)
-
-    def drop(self, name: str, index: DocumentIndex) -> None:
-        number = self._store.catalog.number_of(name)
-        if number is not None:
-            self._open[name].discard(lambda: self._store.catalog.drop(number))
-        self._open = {other: collection for other, collection in self._open.items() if other != name}
-        with suppress(OSError):  # what stays is removed at the next start
-            forget_dropped(self._options.folder, [row.number for row in self._store.catalog.listed()])
+    def close(self) -> None:
+        super().close()
+        self._store.close()
 
     def check_files(self) -> None:
         self._store.check_files()
@@ -466,13 +406,25 @@ class EmbeddedCollections(CollectionOpener):
     def announce(self, url: str) -> None:
         self._store.announce(url)
 
-    def close(self) -> None:
-        self._store.close()
+    def _check_new(self, name: str) -> None:
+        self._store.catalog.check_new(name, most=self._max_collections)
 
-    def _opened(self, name: str, number: int) -> Collection:
+    def _make(self, name: str) -> None:
+        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
+        self._add(name, number)
+
+    def _drop(self, name: str) -> None:
+        self._open[name].drop()
+        self._open = {other: collection for other, collection in self._open.items() if other != name}
+        with suppress(OSError):  # what stays is removed at the next start
+            self._forget_dropped()
+
+    def _forget_dropped(self) -> None:
+        forget_dropped(self._options.folder, [row.number for row in self._store.catalog.listed()])
+
+    def _add(self, name: str, number: int) -> None:
         def others_bytes() -> int:
-            return sum(one.size_bytes for one in self._open.values() if one is not collection)
+            return sum(other.size_bytes for other in self._open.values() if other is not collection)
 
         collection = self._options.opened(self._store.of(number), others_bytes=others_bytes, upkeep=self._upkeep)
         self._open = self._open | {name: collection}
-        return collection

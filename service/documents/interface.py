@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet
 
+Filter = Mapping[str, object]
 MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
@@ -79,7 +80,23 @@ class ResultOptions:
     timeout_s: float | None = None
 
 
-EVERYTHING = ResultOptions()
+DEFAULTS = ResultOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRequest:
+    """Which documents to list: at most `limit`, and about `max_chars` characters, after a row.
+
+    filter_: only those that match.  timeout_s: as in `DocumentIndex.delete_matching`.
+    truncated: only those whose text was cut.
+    """
+
+    after_row: int
+    limit: int
+    max_chars: int
+    filter_: Filter | None = None
+    timeout_s: float | None = None
+    truncated: bool = False
 
 
 class DocumentIndex(Protocol):
@@ -99,10 +116,6 @@ class DocumentIndex(Protocol):
     @property
     def recall(self) -> float | None:
         """Share of the 10 nearest that a search finds; None if it was not measured."""
-
-    @property
-    def chunks(self) -> bool | None:
-        """Whether documents are split into passages where nothing else is said; None: they cannot be."""
 
     def __len__(self) -> int: ...
 
@@ -124,7 +137,7 @@ class DocumentIndex(Protocol):
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
 
-    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
+    def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
         """Remove the documents that match a filter. Return their number.
 
         timeout_s: time limit for evaluating the filter in this process; None: no limit.
@@ -139,34 +152,14 @@ class DocumentIndex(Protocol):
     def vector(self, id_: str) -> Vectors | None:
         """Return a document's vector, (D,) of norm 1; of several passages their mean. None: no document has the id."""
 
-    def page(
-        self,
-        *,
-        after_row: int,
-        limit: int,
-        max_chars: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
-        truncated: bool = False,
-    ) -> Page:
-        """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
+    def page(self, request: PageRequest) -> Page:
+        """Return the next documents in the order of first insertion.
 
-        With a filter, only matching documents; `timeout_s` as in `delete_matching`.
-        truncated: only those whose text was cut.
-
-        Raises: InvalidInput: these are wanted, but it is not known which they are.
+        Raises: InvalidInput: truncated ones are wanted, but it is not known which they are.
         """
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
-        """Count the documents that match a filter; `timeout_s` as in `delete_matching`."""
-
     def counts(
-        self,
-        fields: Sequence[str],
-        *,
-        most_values: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
+        self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
         """Count the documents that match a filter, also by each field's values, all of one moment.
 
@@ -176,12 +169,7 @@ class DocumentIndex(Protocol):
         """
 
     def search_all(
-        self,
-        queries: Sequence[Query],
-        *,
-        top_k: int,
-        filter_: Mapping[str, object] | None = None,
-        options: ResultOptions = EVERYTHING,
+        self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
     ) -> list[list[Match]]:
         """Return for each query the `top_k` best documents that match the filter: by score, ties by id.
 
@@ -191,7 +179,7 @@ class DocumentIndex(Protocol):
         """
 
     def is_chunked(self, wanted: bool | None) -> bool:
-        """Whether to split new documents into passages. wanted: None: as `chunks` says.
+        """Whether to split new documents into passages. wanted: None: as the collection was made to.
 
         Raises: InvalidInput: it is wanted, and they cannot be.
         """

@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from service.documents.store.store import DocumentStore, Snapshot
-from service.documents.vectors.index import FaissIndex, VectorIndex
+from service.documents.vectors.index import Addition, FaissIndex, VectorIndex
 from service.documents.vectors.ivf import BuildStoppedError, InvertedIndex, build_inverted, expected_bytes
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import NotReady, StorageFull
@@ -45,7 +45,7 @@ class Upkeep:
 
     def remove(self, step: Callable[[], bool]) -> None:
         """Do not begin `step` again. After the last one, wait until the thread has ended."""
-        self._steps = [one for one in self._steps if one != step]
+        self._steps = [other for other in self._steps if other != step]
         if not self._steps and self._thread is not None:
             self._due.set()
             self._thread.join()
@@ -67,19 +67,18 @@ class Upkeep:
 
 
 class ReadWriteLock:
-    """A waiting writer takes precedence over new readers, so that readers cannot starve it."""
+    """Many readers or one writer, who takes precedence, so that readers cannot starve it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._readers = 0
-        self._writers = 0  # waiting or active
-        self._is_writing = False
+        self._has_writer = False  # waiting or active
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Hold the lock together with other readers."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._writers)
+            self._changed.wait_for(lambda: not self._has_writer)
             self._readers += 1
         try:
             yield
@@ -90,35 +89,20 @@ class ReadWriteLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock alone."""
-        with self._changed:
-            self._writers += 1
-            try:
-                self._changed.wait_for(lambda: not self._readers and not self._is_writing)
-            except BaseException:  # Ctrl-C
-                self._writers -= 1
-                self._changed.notify_all()
-                raise
-            self._is_writing = True
+        """Hold the lock alone. One writer at a time may ask for it."""
         try:
-            yield
-        finally:
             with self._changed:
-                self._writers -= 1
-                self._is_writing = False
+                self._has_writer = True
+                self._changed.wait_for(lambda: not self._readers)
+            yield
+        finally:  # also after Ctrl-C while it waits
+            with self._changed:
+                self._has_writer = False
                 self._changed.notify_all()
-
-
-@dataclass(frozen=True)
-class Built:
-    """An index of the store at a revision."""
-
-    index: InvertedIndex
-    revision: int
 
 
 class IndexMaintenance:
-    """Exact search up to `exact_rows` documents, inverted lists beyond.
+    """Exact search up to `exact_rows` passages, inverted lists beyond.
 
     Args: snapshots: where to keep inverted lists; None: they are rebuilt at each start.
     """
@@ -137,9 +121,10 @@ class IndexMaintenance:
     def load(self) -> VectorIndex:
         """Load or build the index to start with, at the store's revision; nothing else may be writing the store."""
         with self._store.snapshot() as snapshot:
-            if snapshot.count_passages() <= self._exact_rows:
-                return self._flat(snapshot)
-        return self._load_snapshot() or self.build(lambda: False).index
+            is_small = snapshot.count_passages() <= self._exact_rows
+        if is_small:
+            return self.load_exact()
+        return self._load_snapshot() or self.build(lambda: False)[0]
 
     def expected_bytes(self) -> int:
         """Memory of the index that `load` gives, without loading it. Inverted lists count as if built now."""
@@ -150,9 +135,12 @@ class IndexMaintenance:
         return expected_bytes(count, largest_row=largest, dim=self._dim)
 
     def load_exact(self) -> VectorIndex:
-        """Load an exact index. For a reader beside the service, which must not write snapshots."""
+        """Load an exact index. For a reader beside the service, too, which must not write snapshots."""
+        index = FaissIndex(self._dim)
         with self._store.snapshot() as snapshot:
-            return self._flat(snapshot)
+            for rows, vectors_ND in snapshot.vectors():
+                index.replace(index.prepare(rows, vectors_ND))
+        return index
 
     def note(self, changed: int) -> None:
         """Record that `changed` rows of the index changed."""
@@ -173,9 +161,10 @@ class IndexMaintenance:
 
     def build(
         self, should_stop: Callable[[], bool], check_memory: Callable[[int], None] = lambda growth_bytes: None
-    ) -> Built:
+    ) -> tuple[InvertedIndex, int]:
         """Build inverted lists over the current store, and save them if the disk has room.
 
+        Returns: the index, and the revision it is at.
         Raises: BuildStoppedError.  StorageFull: there is not enough memory.
         """
         with self._store.snapshot() as snapshot:
@@ -185,7 +174,7 @@ class IndexMaintenance:
         if path := self._save(index, snapshot.revision):
             index = InvertedIndex.read(path, index.facts)  # drops the spare capacity left by adding
         self._tried_rows = 0
-        return Built(index, snapshot.revision)
+        return index, snapshot.revision
 
     def catch_up(self, index: InvertedIndex, snapshot: Snapshot, *, since: int) -> None:
         """Bring an index from an earlier revision to the snapshot's; nothing else may be changing it.
@@ -238,12 +227,6 @@ class IndexMaintenance:
             return None
         return index
 
-    def _flat(self, snapshot: Snapshot) -> FaissIndex:
-        index = FaissIndex(self._dim)
-        for rows, vectors_ND in snapshot.vectors():
-            index.replace(index.prepare(rows, vectors_ND))
-        return index
-
 
 @dataclass(frozen=True)
 class HeldIndex:
@@ -292,17 +275,19 @@ class LiveIndex:
         with self._in_step.shared():
             yield HeldIndex(self.now, self._revision)
 
-    def follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
-        """Apply a durable change of so many rows. If that fails, the index is reloaded and not saved."""
+    def follow(self, revision: int, removed: Sequence[int], addition: Addition | None = None) -> None:
+        """Apply a durable change of the store. If that fails, the index is reloaded and not saved."""
         try:
             with self._in_step.exclusive():
                 self._revision = revision
-                change(self.now)
+                self.now.remove(removed)
+                if addition is not None:
+                    self.now.replace(addition)
         except BaseException:
             self._is_behind = True
             self._wake()
             raise
-        self._note(changed)
+        self._note(len(removed) + (0 if addition is None else len(addition.rows)))
 
     def resume(self) -> None:
         """Have it renewed when that is due."""
@@ -362,11 +347,11 @@ class LiveIndex:
             self._is_behind = False
 
     def _replace(self) -> None:
-        built = self._maintenance.build(lambda: self._is_closing, self._check_memory)
+        index, revision = self._maintenance.build(lambda: self._is_closing, self._check_memory)
         with self._store.snapshot() as snapshot:  # most changes, without blocking writers
-            self._maintenance.catch_up(built.index, snapshot, since=built.revision)
+            self._maintenance.catch_up(index, snapshot, since=revision)
         with self.writing, self._store.snapshot() as last:  # the last changes: writers wait, readers do not
-            self._maintenance.catch_up(built.index, last, since=snapshot.revision)
+            self._maintenance.catch_up(index, last, since=snapshot.revision)
             with self._in_step.exclusive():
-                self.now = built.index
+                self.now = index
         self._note(0)  # a bulk load may have outgrown it already

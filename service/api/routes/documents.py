@@ -35,6 +35,7 @@ from service.api.schemas.documents import (
 from service.api.uploads import Upload
 from service.documents.document import Document
 from service.documents.filters import comparable
+from service.documents.interface import PageRequest
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
 
@@ -121,17 +122,18 @@ async def list_documents(
     settings = runtime.settings
     if limit > settings.max_top_k:
         raise InvalidInput(f"limit is {limit}; the limit is {settings.max_top_k} (CROSSLET_MAX_TOP_K)")
-    conditions, after_row, collection = _filter_in(filter_), _row_of(cursor), runtime.collection
+    request = PageRequest(
+        filter_=_filter_in(filter_),
+        after_row=_row_of(cursor),
+        limit=limit,
+        max_chars=MAX_PAGE_CHARS,
+        timeout_s=settings.request_timeout_s,
+        truncated=truncated,
+    )
+    collection = runtime.collection
 
     def read() -> bytes:
-        page = collection.page(
-            after_row=after_row,
-            limit=limit,
-            max_chars=MAX_PAGE_CHARS,
-            filter_=conditions,
-            timeout_s=settings.request_timeout_s,
-            truncated=truncated,
-        )
+        page = collection.page(request)
         next_cursor = None if page.next_row is None else str(page.next_row)
         total = len(collection) if page.total is None else page.total
         documents = [fields_of(document, *DocumentOut.model_fields) for document in page.documents]

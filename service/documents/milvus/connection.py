@@ -46,7 +46,9 @@ class MilvusConnection:
                 StoreError: the collection belongs to another model or version.
         """
         pymilvus = _pymilvus(address)
-        self._errors = (pymilvus.MilvusException, _grpc_error())
+        import grpc  # after it: neither may be installed
+
+        self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
         self._shown = address.shown
         self._lite_path = address.uri if address.is_lite else ""
         self._timeout_s = timeout_s
@@ -91,16 +93,25 @@ class MilvusConnection:
 
     def count(self, expression: str = "") -> int:
         """Return the number of rows that match an expression."""
-        return int(self._query(expression, ["count(*)"])[0]["count(*)"])
+        return int(self.rows(expression, ["count(*)"])[0]["count(*)"])
 
-    def rows(self, expression: str, fields: Sequence[str], *, limit: int) -> list[MilvusRow]:
-        """Return rows that match an expression, unordered."""
-        return self._query(expression, fields, limit=limit)
+    def rows(self, expression: str, fields: Sequence[str], **limit: int) -> list[MilvusRow]:
+        """Return rows that match an expression, unordered, at most `limit`."""
+        with self._answered():
+            rows = self._client.query(
+                self.name,
+                filter=expression,
+                output_fields=list(fields),
+                consistency_level=STRONG,
+                timeout=self._timeout_s,
+                **limit,
+            )
+        return [dict(row) for row in rows]
 
     def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[ScoredRows]:
         """Return the rows with the largest inner products, one list for each vector; ties are in any order."""
         with self._answered():
-            found_B = self._client.search(
+            hits_B = self._client.search(
                 self.name,
                 data=vectors_BD,
                 anns_field="vector",
@@ -111,19 +122,7 @@ class MilvusConnection:
                 consistency_level=STRONG,
                 timeout=self._timeout_s,
             )
-        return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in found] for found in found_B]
-
-    def _query(self, expression: str, fields: Sequence[str], **options: int) -> list[MilvusRow]:
-        with self._answered():
-            found = self._client.query(
-                self.name,
-                filter=expression,
-                output_fields=list(fields),
-                consistency_level=STRONG,
-                timeout=self._timeout_s,
-                **options,
-            )
-        return [dict(row) for row in found]
+        return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in hits] for hits in hits_B]
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
@@ -133,7 +132,7 @@ class MilvusConnection:
             raise self._error(exc) from exc
 
     def _error(self, exc: Exception) -> ServiceError:
-        code = getattr(exc, "code", None)  # a number; a method in gRPC's own errors
+        code = getattr(exc, "code", None)  # of Milvus a number; gRPC's own errors have a method
         if code == RATE_LIMIT:
             return Overloaded(f"Milvus at {self._shown} takes no more requests now; try again", retry_after_s=1)
         if code == FORCE_DENY:
@@ -152,12 +151,12 @@ class MilvusConnection:
                     f"Milvus at {self._shown} has no collection {self.name} for this model (CROSSLET_MODEL)"
                 )
             self._create(pymilvus, dim, description)
-        found = client.describe_collection(self.name, timeout=timeout_s)
-        dims = [field["params"].get("dim") for field in found["fields"] if field["name"] == "vector"]
-        if dims != [dim] or found["description"] not in {"", description}:  # milvus-lite keeps no description
+        there = client.describe_collection(self.name, timeout=timeout_s)
+        dims = [field["params"].get("dim") for field in there["fields"] if field["name"] == "vector"]
+        if dims != [dim] or there["description"] not in {"", description}:  # milvus-lite keeps no description
             raise StoreError(
                 f"collection {self.name} of Milvus at {self._shown} belongs to another model or version: it is "
-                f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL); "
+                f"described as {there['description']!r}, the service expects {description!r} (CROSSLET_MODEL); "
                 "of another version, drop it and load the documents again"
             )
         if read_only:
@@ -198,10 +197,8 @@ class MilvusConnection:
         try:
             self._client.create_collection(self.name, schema=schema, consistency_level=STRONG, timeout=self._timeout_s)
         except self._errors:
-            if not self._client.has_collection(
-                self.name, timeout=self._timeout_s
-            ):  # otherwise another replica was faster
-                raise
+            if not self._client.has_collection(self.name, timeout=self._timeout_s):
+                raise  # otherwise another replica was faster
 
 
 def _pymilvus(address: MilvusAddress) -> Any:
@@ -218,13 +215,6 @@ def _pymilvus(address: MilvusAddress) -> Any:
     # It logs each error with its expression, which may hold ids; our errors carry what an operator needs.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return pymilvus
-
-
-def _grpc_error() -> type[Exception]:
-    import grpc
-
-    error: type[Exception] = grpc.RpcError
-    return error
 
 
 def _reason(exc: Exception) -> str:

@@ -12,7 +12,16 @@ import numpy as np
 
 from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet
-from service.documents.interface import EVERYTHING, DocumentIndex, Match, MetadataChange, Query, ResultOptions
+from service.documents.interface import (
+    DEFAULTS,
+    DocumentIndex,
+    Filter,
+    Match,
+    MetadataChange,
+    PageRequest,
+    Query,
+    ResultOptions,
+)
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import selected, to_expression
 from service.documents.milvus.rows import (
@@ -40,7 +49,6 @@ class MilvusIndex(DocumentIndex):
     """Documents and their vectors in one Milvus collection. See `DocumentIndex`."""
 
     backend = "milvus"
-    chunks = None  # a row of Milvus is a whole document
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
 
     def __init__(self, connection: MilvusConnection) -> None:
@@ -60,11 +68,8 @@ class MilvusIndex(DocumentIndex):
 
     def is_chunked(self, wanted: bool | None) -> bool:
         if wanted:
-            raise InvalidInput(
-                "long documents are split into passages beside embedded documents only; where Milvus keeps them "
-                "(CROSSLET_INDEX), leave chunk out"
-            )
-        return False
+            raise _embedded_only("long documents are split into passages", "leave chunk out")
+        return False  # a row of Milvus is a whole document
 
     def check_room(self, documents: Sequence[Document]) -> None:
         """Do nothing: Milvus refuses a write when it is full."""
@@ -75,10 +80,11 @@ class MilvusIndex(DocumentIndex):
         Raises: InvalidInput: a document exceeds Milvus' limits; nothing was changed.
                 IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
         """
-        known = {row["id"]: row for row in self._rows_of([one.id for one in documents], ["id", "arrival", "revision"])}
+        ids = [document.id for document in documents]
+        known = {row["id"]: row for row in self._rows_of(ids, ["id", "arrival", "revision"])}
         # A document's revision grows whatever the clock says.
-        seen = max((row["revision"] for row in known.values()), default=0)
-        revision = max(time.time_ns() // 1000, self._last_us + 1, seen + 1)
+        last_seen = max((row["revision"] for row in known.values()), default=0)
+        revision = max(time.time_ns() // 1000, self._last_us + 1, last_seen + 1)
         rows = [
             to_row(
                 document,
@@ -105,7 +111,7 @@ class MilvusIndex(DocumentIndex):
     def delete(self, ids: Sequence[str]) -> int:
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
 
-    def delete_matching(self, filter_: Mapping[str, object], *, timeout_s: float | None = None) -> int:
+    def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
         """`timeout_s` is unused: Milvus limits itself."""
         expression, deleted = self._expression(filter_), 0
         while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
@@ -121,61 +127,35 @@ class MilvusIndex(DocumentIndex):
     def vector(self, id_: str) -> Vectors | None:
         return next((to_vector(row) for row in self._rows_of([id_], ["id", "vector"])), None)
 
-    def page(
-        self,
-        *,
-        after_row: int,
-        limit: int,
-        max_chars: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
-        truncated: bool = False,
-    ) -> Page:
+    def page(self, request: PageRequest) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
-        if truncated:
-            raise InvalidInput(
-                "truncated texts are known beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), "
-                "leave truncated out"
-            )
-        limit = min(limit, MAX_ROWS // 10 - 1)
-        expression = self._expression(filter_) if filter_ else ""
-        heads, last_arrival = self._next(after_row, limit + 1, f"{expression} and " if expression else "")
+        if request.truncated:
+            raise _embedded_only("truncated texts are known", "leave truncated out")
+        limit = min(request.limit, MAX_ROWS // 10 - 1)
+        expression = self._expression(request.filter_) if request.filter_ else ""
+        heads, last_arrival = self._next(request.after_row, limit + 1, f"{expression} and " if expression else "")
         total = self._milvus.count(expression) if expression else None
         documents: list[StoredDocument] = []
         chars = 0
         for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
             together = list(group)
             chars += sum(map(chars_of, together))
-            if documents and (len(documents) + len(together) > limit or chars > max_chars):
+            if documents and (len(documents) + len(together) > limit or chars > request.max_chars):
                 return Page(documents, next_row=documents[-1].row, total=total)
             documents += together
         return Page(documents, next_row=last_arrival, total=total)
 
-    def count(self, filter_: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> int:
-        return self._milvus.count(self._expression(filter_) if filter_ else "")
-
     def counts(
-        self,
-        fields: Sequence[str],
-        *,
-        most_values: int,
-        filter_: Mapping[str, object] | None = None,
-        timeout_s: float | None = None,
+        self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
-        if not fields:
-            return self.count(filter_), {}
-        raise InvalidInput(
-            "facets are counted beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave facets "
-            "out, or send POST /documents/count with a filter for each value"
-        )
+        if fields:
+            raise _embedded_only(
+                "facets are counted", "leave facets out, or send POST /documents/count with a filter for each value"
+            )
+        return self._milvus.count(self._expression(filter_) if filter_ else ""), {}
 
     def search_all(
-        self,
-        queries: Sequence[Query],
-        *,
-        top_k: int,
-        filter_: Mapping[str, object] | None = None,
-        options: ResultOptions = EVERYTHING,
+        self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
     ) -> list[list[Match]]:
         """Of many results, a document deleted before its text was read is left out.
 
@@ -192,31 +172,30 @@ class MilvusIndex(DocumentIndex):
         # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
         wanted = [name for name in (*FIELDS, "vector") if getattr(options, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
-        found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
+        hits_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
             page_of(self._best(hits, query, top_k + spare, expression)[:top_k], options, score=lambda hit: hit[0])
-            for hits, query in zip(found_B, queries, strict=True)
+            for hits, query in zip(hits_B, queries, strict=True)
         ]
-        rows = {row["id"]: row for best in best_B for _, row in best}
-        heads = [id_ for id_, row in rows.items() if "arrival" not in row]
-        documents: dict[str, StoredDocument] = {}
-        vectors: dict[str, Vectors] = {}
-        chars = 0
-        for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, wanted)):
-            document = documents[row["id"]] = to_document(row)
-            chars += chars_of(document)
-            if options.vector:
-                vectors[row["id"]] = to_vector(row)
-                chars += CHARS_A_NUMBER * vectors_BD.shape[1]
-            check_chars(chars, options)
+        read = self._read({row["id"]: row for best in best_B for _, row in best}, wanted, options)
         return [
-            [
-                Match(score, documents[row["id"]], vector_D=vectors.get(row["id"]))
-                for score, row in best
-                if row["id"] in documents
-            ]
+            [Match(score, read[id_][0], vector_D=read[id_][1]) for score, row in best if (id_ := row["id"]) in read]
             for best in best_B
         ]
+
+    def _read(
+        self, rows: Mapping[str, MilvusRow], fields: Sequence[str], options: ResultOptions
+    ) -> dict[str, tuple[StoredDocument, Vectors | None]]:
+        """Return the documents of hits, by id, with their vectors if wanted; read what the search has not read."""
+        heads = [id_ for id_, row in rows.items() if "arrival" not in row]
+        documents: dict[str, tuple[StoredDocument, Vectors | None]] = {}
+        chars = 0
+        for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, fields)):
+            document, vector_D = to_document(row), to_vector(row) if options.vector else None
+            chars += chars_of(document) + (0 if vector_D is None else CHARS_A_NUMBER * len(vector_D))
+            check_chars(chars, options)
+            documents[document.id] = document, vector_D
+        return documents
 
     def _best(self, hits: ScoredRows, query: Query, top_k: int, expression: str) -> ScoredRows:
         """Return the first `top_k` by score and id, but for the query's own. Ask again while the last one may tie."""
@@ -245,7 +224,7 @@ class MilvusIndex(DocumentIndex):
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
 
-    def _expression(self, filter_: Mapping[str, object]) -> str:
+    def _expression(self, filter_: Filter) -> str:
         """Return the expression for the documents that match a filter now.
 
         Raises: InvalidInput: the filter is malformed, or the metadata of too many documents would have to be read.
@@ -292,8 +271,9 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
     """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
     vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
     if len(vectors) < len(queries):
-        raise InvalidInput(
-            "keywords are kept beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave mode "
-            'out, or send "dense"'
-        )
+        raise _embedded_only("keywords are kept", 'leave mode out, or send "dense"')
     return np.asarray(vectors, np.float32)
+
+
+def _embedded_only(what: str, way_out: str) -> InvalidInput:
+    return InvalidInput(f"{what} beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), {way_out}")

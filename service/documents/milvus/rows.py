@@ -28,20 +28,20 @@ def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int
 
     Raises: InvalidInput: it exceeds Milvus' limits.
     """
-    found = searchable(document.metadata)
+    derived = searchable(document.metadata)
     place = f"documents[{position}]"
     if not is_storable_id(document.id):
         raise InvalidInput(f"{place}.id has a control character, or takes more than {MAX_ID_BYTES} bytes")
     _check(len(document.text.encode()), MAX_TEXT_BYTES, f"{place}.text takes", "bytes")
     _check(len(orjson.dumps(document.metadata)), MAX_JSON_BYTES, f"{place}.metadata takes", "bytes")
-    _check(len(found.tokens), MAX_TOKENS, f"{place}.metadata has", "keys and values to filter on")
-    _check(len(orjson.dumps(found.bounds)), MAX_JSON_BYTES, f"{place}.metadata has too many keys: they take", "bytes")
+    _check(len(derived.tokens), MAX_TOKENS, f"{place}.metadata has", "keys and values to filter on")
+    _check(len(orjson.dumps(derived.bounds)), MAX_JSON_BYTES, f"{place}.metadata has too many keys: they take", "bytes")
     return {
         "id": document.id,
         "text": document.text,
         "metadata": document.metadata,
-        "tokens": found.tokens,
-        "bounds": found.bounds,
+        "tokens": derived.tokens,
+        "bounds": derived.bounds,
         "arrival": arrival,
         "revision": revision,
         "vector": vector_D,

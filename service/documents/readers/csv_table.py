@@ -32,11 +32,7 @@ from service.json_parsing import loads
 
 SEPARATORS = ";\t|"  # of tables that are often called CSV
 LINE_END = re.compile(r"[\r\n]")
-# The csv module's errors for an unclosed quote.
-OPEN_QUOTE = (
-    "unexpected end of data",
-    "field larger than field limit",
-)
+OPEN_QUOTE = ("unexpected end of data", "field larger than field limit")  # the csv module's errors
 INFERRED_ROWS = 1000
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -113,16 +109,17 @@ def _parsed(file: BinaryIO, types: ColumnTypes | None) -> Iterator[Record]:
         types.check(header)
     for cells in _rows(reader):
         if isinstance(cells, str):
-            yield Record(reader.line_num, counted.read_bytes, {}, cells)
+            fault = cells
         elif len(cells) != len(header):
             fault = f"has {len(cells)} columns; the header has {len(header)}"
-            yield Record(reader.line_num, counted.read_bytes, {}, fault)
-        elif any(not _is_readable(cell) for cell in cells):
-            yield Record(reader.line_num, counted.read_bytes, {}, "is not valid UTF-8")
+        elif not all(map(_is_readable, cells)):
+            fault = "is not valid UTF-8"
         else:
             filled = {name: cell or None for name, cell in zip(header, cells, strict=True) if name not in EXPORTED}
             filled |= {name: filled[name] or "" for name in REQUIRED}
             yield record_of_columns(reader.line_num, counted.read_bytes, filled)
+            continue
+        yield Record(reader.line_num, counted.read_bytes, {}, fault)
 
 
 def _rows(reader: Any) -> Iterator[list[str] | str]:
@@ -256,14 +253,9 @@ def _float(cell: str) -> float:
 
 
 def _bool(cell: str) -> bool:
-    try:
-        return FLAGS[cell.strip().lower()]
-    except KeyError as exc:
-        raise ValueError from exc
-
-
-def _json(cell: str) -> object:
-    value: object = loads(cell.encode())  # its error is a ValueError
+    value = FLAGS.get(cell.strip().lower())
+    if value is None:
+        raise ValueError
     return value
 
 
@@ -292,7 +284,7 @@ READERS: dict[str, Reader] = {
     "int": _int,
     "float": _float,
     "bool": _bool,
-    "json": _json,
+    "json": lambda cell: loads(cell.encode()),  # its error is a ValueError
 }
 EXACT: dict[str, Reader] = {"int": _exact_int, "float": _exact_float, "bool": _exact_bool}
 INFERRED = tuple(EXACT)

@@ -3,9 +3,10 @@
 N documents, D dims
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +24,6 @@ class Hits:
     rows: Rows
     scores: Vectors
 
-    @classmethod
-    def none(cls) -> "Hits":
-        """Return empty hits."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.float32))
-
 
 @dataclass(frozen=True)
 class Addition:
@@ -38,45 +34,97 @@ class Addition:
     prepared: Any = None
 
 
-class VectorIndex(Protocol):
-    """Finds the unit vectors with the largest inner product. All it holds can be rebuilt from the document store."""
+class VectorIndex(ABC):
+    """Finds the unit vectors with the largest inner product. All it holds can be rebuilt from the document store.
+
+    Searches may run concurrently; a change needs exclusive access.
+
+    backend: the name in `GET /info`.
+    is_exact: whether the search is exhaustive and scores are inner products of the original vectors.
+    """
+
+    backend: str
+    is_exact: bool
+
+    def __init__(self, index: Any) -> None:
+        self._index = index  # Any: the library's stubs describe its C++ classes, not their Python wrappers
+        self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
 
     @property
-    def backend(self) -> str:
-        """The name in `GET /info`."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the search is exhaustive and scores are inner products of the original vectors."""
-
-    @property
+    @abstractmethod
     def recall(self) -> float:
         """Share of the 10 nearest that a search finds, measured when the index was built; 1 if it is exact."""
 
     @property
+    @abstractmethod
     def size_bytes(self) -> int:
-        """Memory of the vectors."""
+        """Memory of the vectors and row numbers, without FAISS's spare capacity."""
 
     @property
+    @abstractmethod
     def row_bytes(self) -> int:
         """Memory of one more row."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
 
+    @abstractmethod
     def growth_bytes(self, count: int) -> int:
         """Return the additional memory, at its peak, of adding `count` rows."""
 
+    @abstractmethod
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
         """Compute what `replace` needs. Changes nothing: searches may run meanwhile."""
 
     def replace(self, addition: Addition) -> None:
         """Add rows, or replace the vectors of existing ones."""
+        if len(addition.rows):
+            self.remove(addition.rows.tolist())
+            self._add(addition)
+
+    @abstractmethod
+    def _add(self, addition: Addition) -> None:
+        """Add rows, at least one, that are not there."""
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Remove rows; unknown ones are ignored."""
+        """Remove rows; unknown ones are ignored. One pass over the row numbers, however many are removed."""
+        known = [row for row in rows if row <= self._largest_row]
+        if known:
+            self._index.remove_ids(np.asarray(known, np.int64))
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
         """Return the best `top_k` rows and all ties with the last one, among the given rows or all."""
+        available = len(self) if among is None else min(len(self), len(among))
+        wanted = min(top_k, available)
+        hits = Hits(np.empty(0, np.int64), np.empty(0, np.float32))
+        if wanted:
+            for parameters in self._parameters(vector_D, wanted, among):
+                hits = self._with_ties(vector_D, parameters, wanted=wanted, available=available)
+                if len(hits.rows) >= wanted:
+                    break
+        return hits
+
+    @abstractmethod
+    def _parameters(self, vector_D: Vectors, wanted: int, among: Rows | None) -> Iterator[Any]:
+        """Yield FAISS's `SearchParameters` to try until enough rows are found."""
+
+    def _with_ties(self, vector_D: Vectors, parameters: Any, *, wanted: int, available: int) -> Hits:
+        """Return the best `wanted` of `available` rows, or fewer if no more are found, and all ties with the last."""
+        asked = min(wanted + 1, available)  # one more: shows whether the last one ties with the next
+        while True:
+            hits = self._best(vector_D, asked, parameters)
+            if len(hits.rows) < asked or asked == available or hits.scores[-1] < hits.scores[wanted - 1]:
+                keep = hits.scores >= hits.scores[:wanted].min(initial=np.inf)
+                return Hits(hits.rows[keep], hits.scores[keep])
+            asked = min(asked * 2, available)
+
+    def _best(self, vector_D: Vectors, count: int, parameters: Any) -> Hits:
+        """Return the best `count` rows, or fewer if there are no more."""
+        scores_1K, rows_1K = self._index.search(
+            np.ascontiguousarray(vector_D, np.float32)[None], count, params=parameters
+        )
+        found = rows_1K[0] >= 0  # -1: fewer rows than asked for
+        return Hits(rows_1K[0][found], scores_1K[0][found])
 
 
 def candidates(top_k: int) -> int:
@@ -84,25 +132,8 @@ def candidates(top_k: int) -> int:
     return 2 * top_k + MORE_CANDIDATES
 
 
-def with_ties(search: Callable[[int], Hits], *, wanted: int, available: int) -> Hits:
-    """Return the best `wanted` of `available` rows and all ties with the last one.
-
-    Args: search: returns the best `count` rows, or fewer if there are no more.
-    """
-    if not wanted:
-        return Hits.none()
-    asked = min(wanted + 1, available)  # one more: shows whether the last one ties with the next
-    while True:
-        hits = search(asked)
-        found = len(hits.rows)
-        if found < asked or asked == available or hits.scores[-1] < hits.scores[wanted - 1]:
-            keep = hits.scores >= hits.scores[min(wanted, found) - 1] if found else slice(0)
-            return Hits(hits.rows[keep], hits.scores[keep])
-        asked = min(asked * 2, available)
-
-
 def selector_of(rows: Rows) -> Any:
-    """Return a FAISS selector of the given rows. Any: the library's stubs describe its C++ classes."""
+    """Return a FAISS selector of the given rows."""
     import faiss  # already loaded: there are rows
 
     if len(rows) <= max(SMALL, int(rows.max()) // ROWS_A_MEMBER):
@@ -113,17 +144,8 @@ def selector_of(rows: Rows) -> Any:
     return faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg]  # it keeps the array alive for C++
 
 
-def search_index(index: Any, vector_D: Vectors, count: int, parameters: Any) -> Hits:
-    """Return the best `count` rows of an index, or all if it has fewer. parameters: FAISS's `SearchParameters`."""
-    scores_1K, rows_1K = index.search(
-        np.ascontiguousarray(vector_D, np.float32).reshape(1, -1), count, params=parameters
-    )
-    found = rows_1K[0] >= 0  # -1: fewer rows than asked for
-    return Hits(rows_1K[0][found], scores_1K[0][found])
-
-
-class FaissIndex:
-    """`IndexFlatIP` in an `IndexIDMap`. Searches may run concurrently; a change needs exclusive access.
+class FaissIndex(VectorIndex):
+    """`IndexFlatIP` in an `IndexIDMap`.
 
     FAISS is imported with the first row: a service without documents saves its memory and start-up time.
     """
@@ -133,71 +155,40 @@ class FaissIndex:
     recall = 1.0
 
     def __init__(self, dim: int) -> None:
+        super().__init__(None)
         self._dim = dim
-        # Any: the library's stubs describe its C++ classes, not their Python wrappers.
-        self._index: Any = None
-        self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
         self._capacity = 0  # rows that fit in FAISS's buffers
 
     @property
     def size_bytes(self) -> int:
-        """Vectors and row numbers, without FAISS's own small overhead."""
         return len(self) * self.row_bytes
 
     @property
     def row_bytes(self) -> int:
-        """A vector and its row number."""
-        return 4 * self._dim + 8
+        return 4 * self._dim + 8  # a vector and its row number
 
     def __len__(self) -> int:
-        return 0 if self._index is None else int(self._index.ntotal)
+        return 0 if self._index is None else super().__len__()
 
     def growth_bytes(self, count: int) -> int:
-        """Return the memory, at its peak, of adding `count` rows. A full buffer is copied to a larger one."""
         wanted = len(self) + count
-        return (count if wanted <= self._capacity else wanted) * self.row_bytes
+        return (count if wanted <= self._capacity else wanted) * self.row_bytes  # a full buffer is copied to a larger
 
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
-        """Convert rows and vectors to FAISS's types."""
         return Addition(np.asarray(rows, np.int64), np.ascontiguousarray(vectors_ND, np.float32))
 
-    def replace(self, addition: Addition) -> None:
-        """Add rows, or replace the vectors of existing ones."""
-        if not len(addition.rows):
-            return
-        self.remove(addition.rows.tolist())
+    def _add(self, addition: Addition) -> None:
+        import faiss  # here, to save memory and start-up time without documents
+
         if self._index is None:
-            self._index = _empty(self._dim)
+            self._index = faiss.IndexIDMap(faiss.IndexFlatIP(self._dim))
         before, wanted = len(self), len(self) + len(addition.rows)
         self._index.add_with_ids(addition.vectors_ND, addition.rows)
         self._largest_row = max(self._largest_row, int(addition.rows.max()))
         if wanted > self._capacity:  # std::vector doubles, or grows to the requested size
             self._capacity = max(2 * before, wanted)
 
-    def remove(self, rows: Sequence[int]) -> None:
-        """Remove rows; unknown ones are ignored. One pass over the index, whatever their number."""
-        known = [row for row in rows if row <= self._largest_row]
-        if known:
-            self._index.remove_ids(np.asarray(known, np.int64))
-
-    def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """Return the best `top_k` rows and all ties with the last one, among the given rows or all."""
-        available = len(self) if among is None else min(len(self), len(among))
-        if not available:
-            return Hits.none()
-        selector = None if among is None else selector_of(among)
-        return with_ties(
-            lambda count: self._search(vector_D, count, selector), wanted=min(top_k, available), available=available
-        )
-
-    def _search(self, vector_D: Vectors, count: int, selector: Any) -> Hits:
+    def _parameters(self, vector_D: Vectors, wanted: int, among: Rows | None) -> Iterator[Any]:
         import faiss  # already loaded: there are rows
 
-        parameters = None if selector is None else faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # as above
-        return search_index(self._index, vector_D, count, parameters)
-
-
-def _empty(dim: int) -> Any:
-    import faiss  # here, to save memory and start-up time without documents
-
-    return faiss.IndexIDMap(faiss.IndexFlatIP(dim))
+        yield None if among is None else faiss.SearchParameters(sel=selector_of(among))  # type: ignore[call-arg]

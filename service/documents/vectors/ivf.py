@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from service.documents.document import Rows, Vectors
 from service.documents.store.store import Snapshot
-from service.documents.vectors.index import Addition, Hits, candidates, search_index, selector_of, with_ties
+from service.documents.vectors.index import Addition, VectorIndex, candidates, selector_of
 
 ROWS_A_LIST = 40  # training vectors per list for k-means
 ITERATIONS = 10  # of k-means
@@ -40,11 +40,10 @@ class Tuning:
     recall: float
 
 
-class InvertedIndex:
+class InvertedIndex(VectorIndex):
     """`IndexIVFScalarQuantizer`: residuals to a list's centroid, in 8 bits a dimension.
 
-    Searches may run concurrently; a change needs exclusive access. A search visits the `probes` nearest lists. With a
-    filter, it visits as many as it takes to scan enough matching rows.
+    A search visits the `probes` nearest lists; with a filter, as many as it takes to scan enough matching rows.
     """
 
     backend = "faiss-ivf-sq8"
@@ -52,10 +51,9 @@ class InvertedIndex:
 
     def __init__(self, index: Any, tuning: Tuning) -> None:
         """index: a trained FAISS index."""
-        self._index = index
+        super().__init__(index)
         self.tuning = tuning
         self._list_of_row = np.zeros(0, PLACE)  # stale for removed rows
-        self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
         for number, rows in self._rows_by_list():
             self._place(rows, np.full(len(rows), number))
 
@@ -102,7 +100,6 @@ class InvertedIndex:
 
     @property
     def recall(self) -> float:
-        """Recall of the 10 nearest, measured when the index was built."""
         return self.tuning.recall
 
     def rows(self) -> Rows:
@@ -116,55 +113,31 @@ class InvertedIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of vectors, row numbers, the row-to-list table and centroids, without spare capacity."""
-        return _size_bytes(len(self), largest_row=self._largest_row, lists=self.lists, dim=int(self._index.d))
+        return expected_bytes(len(self), largest_row=self._largest_row, dim=int(self._index.d), lists=self.lists)
 
     @property
     def row_bytes(self) -> int:
-        """A vector, its row number and its list."""
-        return int(self._index.d) + 8 + PLACE.itemsize
-
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
+        return int(self._index.d) + 8 + PLACE.itemsize  # a vector, its row number and its list
 
     def growth_bytes(self, count: int) -> int:
-        """Return the memory, at its peak, of adding `count` rows. A full list doubles."""
-        return 2 * count * self.row_bytes
+        return 2 * count * self.row_bytes  # a full list doubles
 
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
         """Assign lists and quantise the residuals, which is most of the work."""
         vectors_ND = np.ascontiguousarray(vectors_ND, np.float32)
         return Addition(np.asarray(rows, np.int64), vectors_ND, self._index.sa_encode(vectors_ND))
 
-    def replace(self, addition: Addition) -> None:
-        """Add rows, or replace the vectors of existing ones."""
-        if len(addition.rows):
-            self.remove(addition.rows.tolist())
-            self._index.add_sa_codes(addition.prepared, addition.rows)
-            self._place(addition.rows, self._lists_of(addition.prepared))
+    def _add(self, addition: Addition) -> None:
+        self._index.add_sa_codes(addition.prepared, addition.rows)
+        width = self._index.coarse_code_size()  # a code begins with its list, little-endian
+        self._place(addition.rows, addition.prepared[:, :width] @ (1 << 8 * np.arange(width)))
 
-    def remove(self, rows: Sequence[int]) -> None:
-        """Remove rows; unknown ones are ignored. One pass over the row numbers, however many are removed."""
-        known = [row for row in rows if row <= self._largest_row]
-        if known:
-            self._index.remove_ids(np.asarray(known, np.int64))
-
-    def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """Return the best `top_k` rows found and all ties with the last one, among the given rows or all."""
-        available = len(self) if among is None else min(len(self), len(among))
-        if not available:
-            return Hits.none()
-        wanted = min(top_k, available)
+    def _parameters(self, vector_D: Vectors, wanted: int, among: Rows | None) -> Iterator[Any]:
+        """Visit all lists if those that should be enough lack rows."""
         selector = None if among is None else selector_of(among)
         probes = self.tuning.probes if among is None else self._probes_among(vector_D, among, wanted)
-
-        def visiting(lists: int) -> Hits:
-            return with_ties(
-                lambda count: self._search(vector_D, count, lists, selector), wanted=wanted, available=available
-            )
-
-        hits = visiting(probes)
-        return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
+        for lists in dict.fromkeys([probes, self.lists]):
+            yield _visiting(lists, selector)
 
     def _probes_among(self, vector_D: Vectors, among: Rows, wanted: int) -> int:
         """Return how many lists, nearest first, it takes to cover enough of these rows."""
@@ -191,9 +164,9 @@ class InvertedIndex:
         self.tuning = Tuning(self.tuning.built_rows, probes, round(recall, 4))
 
     def _recall(self, query_QD: Vectors, nearest_QK: Rows, probes: int) -> float:
-        count = candidates(nearest_QK.shape[1])
+        count, parameters = candidates(nearest_QK.shape[1]), _visiting(probes)
         found = [
-            len(np.intersect1d(self._search(query_D, count, probes, None).rows, nearest_K))
+            len(np.intersect1d(self._best(query_D, count, parameters).rows, nearest_K))
             for query_D, nearest_K in zip(query_QD, nearest_QK, strict=True)
         ]
         return sum(found) / max(1, nearest_QK.size)
@@ -206,12 +179,6 @@ class InvertedIndex:
             if size := lists.list_size(number):
                 yield number, faiss.rev_swig_ptr(lists.get_ids(number), size).copy()
 
-    def _lists_of(self, codes_NC: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Decode the list of each FAISS code from its first bytes (little-endian)."""
-        width = self._index.coarse_code_size()
-        lists_N: npt.NDArray[np.int64] = codes_NC[:, :width] @ (1 << 8 * np.arange(width))
-        return lists_N
-
     def _place(self, rows: Rows, lists_N: npt.NDArray[np.int64]) -> None:
         """Record the lists of rows that are in the index."""
         self._largest_row = max(self._largest_row, int(rows.max()))
@@ -222,19 +189,20 @@ class InvertedIndex:
             self._list_of_row = grown
         self._list_of_row[rows] = lists_N
 
-    def _search(self, vector_D: Vectors, count: int, probes: int, selector: Any) -> Hits:
-        import faiss
 
-        parameters = faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
-        return search_index(self._index, vector_D, count, parameters)
+def _visiting(probes: int, selector: Any = None) -> Any:
+    """Return FAISS's parameters of a search in the `probes` nearest lists."""
+    import faiss
 
-
-def expected_bytes(rows: int, *, largest_row: int, dim: int) -> int:
-    """The `size_bytes` of an index that is built for so many rows."""
-    return _size_bytes(rows, largest_row=largest_row, lists=lists_for(rows), dim=dim)
+    return faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
 
 
-def _size_bytes(rows: int, *, largest_row: int, lists: int, dim: int) -> int:
+def expected_bytes(rows: int, *, largest_row: int, dim: int, lists: int | None = None) -> int:
+    """The `size_bytes` of an index of so many rows: vectors, row numbers, the row-to-list table and centroids.
+
+    lists: None: as many as it is built with.
+    """
+    lists = lists_for(rows) if lists is None else lists
     return rows * (dim + 8) + (largest_row + 1) * PLACE.itemsize + lists * 4 * dim
 
 
@@ -258,15 +226,21 @@ def build_inverted(snapshot: Snapshot, *, should_stop: Callable[[], bool] = lamb
     rows = snapshot.passages()
     generator = np.random.default_rng(0)  # deterministic for the same store
     sample = np.sort(generator.permutation(rows)[: ROWS_A_LIST * lists_for(len(rows))])
-    sample_ND = _vectors_of(snapshot, sample)
+    parts = [snapshot.vectors_of(part.tolist())[1] for part in np.array_split(sample, -(-len(sample) // CHUNK_ROWS))]
+    sample_ND = np.concatenate(parts)
     index = InvertedIndex.trained(sample_ND, rows=len(rows))
-    nearest = _Nearest(_like_searches(sample_ND, generator))
+    query_QD = _like_searches(sample_ND, generator)
+    row_QK, score_QK = np.empty((QUERIES, 0), np.int64), np.empty((QUERIES, 0), np.float32)
     for added, vectors_ND in snapshot.vectors(batch=CHUNK_ROWS):
         if should_stop():
             raise BuildStoppedError
         index.replace(index.prepare(added, vectors_ND))
-        nearest.look_at(np.asarray(added), vectors_ND)
-    index.tune(nearest.query_QD, nearest.row_QK, target=TARGET_RECALL)
+        row_QN = np.concatenate([row_QK, np.tile(np.asarray(added), (QUERIES, 1))], axis=1)
+        score_QN = np.concatenate([score_QK, query_QD @ vectors_ND.T], axis=1)
+        best_QK = np.argsort(-score_QN, axis=1, kind="stable")[:, :NEAREST]
+        row_QK = np.take_along_axis(row_QN, best_QK, axis=1)
+        score_QK = np.take_along_axis(score_QN, best_QK, axis=1)
+    index.tune(query_QD, row_QK, target=TARGET_RECALL)
     logger.info(
         "index built",
         extra={
@@ -289,25 +263,3 @@ def _like_searches(sample_ND: Vectors, generator: np.random.Generator) -> Vector
     norm_Q1 = np.linalg.norm(query_QD, axis=1, keepdims=True)
     unit_QD: Vectors = query_QD / np.maximum(norm_Q1, np.finfo(np.float32).tiny)
     return unit_QD
-
-
-class _Nearest:
-    """The exact nearest rows of some queries, from one pass over all vectors."""
-
-    def __init__(self, query_QD: Vectors) -> None:
-        self.query_QD = query_QD
-        self.row_QK = np.full((len(query_QD), 0), -1, np.int64)
-        self._score_QK = np.zeros((len(query_QD), 0), np.float32)
-
-    def look_at(self, row_N: Rows, vectors_ND: Vectors) -> None:
-        """Update the nearest rows with a chunk of vectors."""
-        score_QN = np.concatenate([self._score_QK, self.query_QD @ vectors_ND.T], axis=1)
-        row_QN = np.concatenate([self.row_QK, np.broadcast_to(row_N, (len(self.query_QD), len(row_N)))], axis=1)
-        best_QK = np.argsort(-score_QN, axis=1, kind="stable")[:, :NEAREST]
-        self._score_QK = np.take_along_axis(score_QN, best_QK, axis=1)
-        self.row_QK = np.take_along_axis(row_QN, best_QK, axis=1)
-
-
-def _vectors_of(snapshot: Snapshot, rows: Rows) -> Vectors:
-    parts = [snapshot.vectors_of(part.tolist())[1] for part in np.array_split(rows, -(-len(rows) // CHUNK_ROWS))]
-    return np.concatenate(parts)

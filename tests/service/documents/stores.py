@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from service.documents.collections import Collection
-from service.documents.document import Document
-from service.documents.interface import DocumentIndex
+from service.documents.collections import Collection, IndexCapacity
+from service.documents.document import Document, Page
+from service.documents.interface import DocumentIndex, PageRequest
 from service.documents.live_index import EXACT_ROWS, IndexMaintenance
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.snapshots import SnapshotFolder
@@ -39,7 +39,7 @@ def open_collection(
     snapshots = SnapshotFolder(folder, fingerprint=fingerprint) if exact_rows else None
     maintenance = IndexMaintenance(store, dim=dim, snapshots=snapshots, exact_rows=exact_rows or EXACT_ROWS)
     try:
-        return Collection(store, maintenance, read_only=read_only, **limits)
+        return Collection(store, maintenance, IndexCapacity(**limits), read_only=read_only)
     except Damaged:
         store.close()
         raise
@@ -68,6 +68,16 @@ def put_numbered(index: DocumentIndex, vectors_ND: np.ndarray, *, first: int = 0
     """Put documents d<first>, ...; `half` says whether the number is even."""
     numbers = range(first, first + len(vectors_ND))
     index.put([Document(f"d{number}", "text", {"half": number % 2 == 0}) for number in numbers], vectors_ND)
+
+
+def count(index: DocumentIndex, filter_: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> int:
+    return index.counts([], most_values=0, filter_=filter_, timeout_s=timeout_s)[0]
+
+
+def read_page(
+    index: DocumentIndex, *, after_row: int = 0, limit: int = 9, max_chars: int = 10**6, **options: Any
+) -> Page:
+    return index.page(PageRequest(after_row=after_row, limit=limit, max_chars=max_chars, **options))
 
 
 def ids(index: DocumentIndex, vector_D: np.ndarray, top_k: int, **options: Any) -> list[str]:

@@ -17,7 +17,7 @@ from service.documents.store.transaction import Transaction
 from service.documents.vectors.index import FaissIndex
 from service.errors import StorageFull
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import EAST, NORTH, Open, ids, put, wait_for
+from tests.service.documents.stores import EAST, NORTH, Open, count, ids, put, read_page, wait_for
 
 
 def test_every_change_has_the_next_revision(collection: Collection) -> None:
@@ -145,7 +145,7 @@ def test_a_page_and_its_total_are_of_one_moment(collection: Collection, monkeypa
         return found
 
     monkeypatch.setattr(Snapshot, "page", page)
-    found = collection.page(after_row=0, limit=9, max_chars=99)
+    found = read_page(collection)
     assert [one.id for one in found.documents] == ["a"]
     assert (found.total, len(collection)) == (1, 2)
 
@@ -162,9 +162,9 @@ def test_a_count_and_its_facets_are_of_one_moment(
         return read(store, field, **asked)
 
     monkeypatch.setattr(Snapshot, "facet", facet)
-    count, facets = collection.counts(["lang"], most_values=9, filter_=filter_)
-    assert (count, facets["lang"].counts) == (1, {"de": 1})
-    assert collection.count(filter_) == 2
+    total, facets = collection.counts(["lang"], most_values=9, filter_=filter_)
+    assert (total, facets["lang"].counts) == (1, {"de": 1})
+    assert count(collection, filter_) == 2
 
 
 def test_index_that_cannot_be_loaded_is_tried_again(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:

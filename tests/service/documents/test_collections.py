@@ -16,8 +16,10 @@ from tests.service.documents.stores import (
     EAST,
     INVERTED,
     STORE,
+    count,
     ids,
     open_store,
+    read_page,
     unit,
     unit_vectors,
     wait_for,
@@ -28,7 +30,7 @@ EXACT = 200
 
 def opened(folder: Path, *, chunks: bool = True, max_index_bytes: int = 0) -> Collections:
     options = IndexOptions(folder, "aa", DIM, exact_documents=EXACT, chunks=chunks, max_index_bytes=max_index_bytes)
-    return Collections(EmbeddedCollections(open_store(folder, chunks=chunks), options, max_collections=4))
+    return EmbeddedCollections(open_store(folder, chunks=chunks), options, max_collections=4)
 
 
 @pytest.fixture
@@ -65,8 +67,8 @@ def test_first_put_makes_a_collection_of_its_own(collections: Collections) -> No
         assert found(collections, "default", query) == ["a red kettle"]
         assert found(collections, "shop", query)[0] == "a blue kettle"
     assert len(ids(collections.of("shop"), EAST, 9, filter_={"of": "shop"})) == 2
-    assert collections.default.count({"of": "shop"}) == 0
-    page = collections.of("shop").page(after_row=0, limit=9, max_chars=99)
+    assert count(collections.default, {"of": "shop"}) == 0
+    page = read_page(collections.of("shop"))
     assert [one.text for one in page.documents] == ["a blue kettle", "an iron"]
 
 
@@ -79,7 +81,7 @@ def test_search_waits_for_its_own_collection_alone(collections: Collections) -> 
 def test_collections_survive_restart_and_crash(collections: Collections, tmp_path: Path) -> None:
     put(collections, "shop", a="one")
     collections._open["shop"]._live.rest()
-    collections._opener._store.close()  # no snapshot, no goodbye
+    collections._store.close()  # no snapshot, no goodbye
     with closing(opened(tmp_path)) as again:
         put(again, "shop", b="two")
     with closing(opened(tmp_path)) as again:
@@ -101,7 +103,7 @@ def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tm
     assert found(collections, "default", Query(words="kettle")) == ["a kettle"]
     assert not [*tmp_path.glob("index_*")]
     left = {
-        table: collections._opener._store.writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        table: collections._store.writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         for table in ("documents", "passages", "fields", "collections")
     }
     assert left == {"documents": 1, "passages": 1, "fields": 1, "collections": 1}
@@ -113,12 +115,12 @@ def test_a_drop_that_fails_leaves_the_collection_as_it_was(
     collections: Collections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(collections, "shop", a="one")
-    collections._opener._store.writer.execute(
+    collections._store.writer.execute(
         "CREATE TRIGGER full BEFORE DELETE ON collections BEGIN SELECT RAISE(FAIL, 'x'); END"
     )
     with pytest.raises(Exception, match="x"):
         collections.drop("shop")
-    collections._opener._store.writer.execute("DROP TRIGGER full")
+    collections._store.writer.execute("DROP TRIGGER full")
     assert found(collections, "shop", Query(words="one")) == ["one"]
     many_in_lists(collections, "shop")  # still kept up
 
@@ -205,7 +207,7 @@ def test_damage_is_reported_with_its_collection(collections: Collections, tmp_pa
             return verify(file)
 
     assert faults() == []
-    writer = collections._opener._store.writer
+    writer = collections._store.writer
     writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
     writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
     writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")

@@ -19,7 +19,7 @@ from service.offline.repair import Repair, verify
 from service.offline.store_file import open_store_file
 from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import INVERTED, STORE, open_store, unit_vectors, wait_for
+from tests.service.documents.stores import INVERTED, STORE, open_store, read_page, unit_vectors, wait_for
 
 DIM, COUNT, SEARCHED = 16, 500, 125
 opened = partial(stores.open_collection, dim=DIM, exact_rows=400)
@@ -155,7 +155,7 @@ def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
     for look in (
         lambda: collection.get("d7"),
         lambda: search_one(collection, VECTORS[7], top_k=1),
-        lambda: collection.page(after_row=0, limit=100, max_chars=10**6),
+        lambda: read_page(collection),
     ):
         with pytest.raises(Damaged, match=sentence):
             look()

@@ -25,8 +25,10 @@ from tests.service.documents.stores import (
     INVERTED,
     STORE,
     Open,
+    count,
     open_collection,
     open_store,
+    read_page,
     unit_vectors,
     wait_for,
 )
@@ -82,7 +84,7 @@ def test_search_equals_brute_force_over_best_passages(
         kept = {id_: rows for id_, rows in change.items() if rows}
         put(collection, kept, few=True)
         there |= kept
-    assert len(collection) == collection.count() == collection.count({"few": True}) == len(there)
+    assert len(collection) == count(collection) == count(collection, {"few": True}) == len(there)
     expected = best_of(there, query_D, top_k)
     assert found(collection, query_D, top_k) == expected
     assert found(collection, query_D, top_k, filter_={"few": True}) == expected
@@ -129,11 +131,11 @@ def test_a_filter_and_a_deletion_by_filter_mean_documents(collection: Collection
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]], "b": [[0, 0, 1, 0], [0, 0, 0, 1]]}, lang="de")
     put(collection, {"c": [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}, lang="en")
     assert found(collection, np.array([0, 1, 0, 0]), 9, filter_={"lang": "en"}) == [("c", 1.0)]
-    assert collection.count({"lang": "de"}) == 2
+    assert count(collection, {"lang": "de"}) == 2
     assert collection.delete_matching({"lang": "de"}) == 2
     assert found(collection, np.array([1, 0, 0, 0]), 9) == [("c", 0.0)]
     assert len(collection) == 1
-    assert [one.id for one in collection.page(after_row=0, limit=9, max_chars=999).documents] == ["c"]
+    assert [one.id for one in read_page(collection).documents] == ["c"]
 
 
 def test_a_document_made_shorter_leaves_no_passage_behind(collection: Collection) -> None:
@@ -233,7 +235,7 @@ def test_vectors_that_do_not_fit_the_passages_change_nothing(collection: Collect
 
 def test_a_store_of_whole_documents_looks_no_passage_up(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0]], "b": [[0, 1, 0, 0]]})
-    assert collection.chunks
+    assert collection.is_chunked(None)
     with collection._store.snapshot() as snapshot:
         assert not snapshot.has_own_numbers
     put(collection, {"a": [[1, 0, 0, 0]] * 2})

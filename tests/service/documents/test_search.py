@@ -16,7 +16,18 @@ from service.documents.interface import Match, Query, ResultOptions
 from service.documents.store.store import DocumentStore, Snapshot
 from service.errors import InvalidInput
 from tests.service.documents.oracle import keyword_scores
-from tests.service.documents.stores import DIM, EAST, NORTH, ids, open_collection, put, unit, unit_vectors
+from tests.service.documents.stores import (
+    DIM,
+    EAST,
+    NORTH,
+    count,
+    ids,
+    open_collection,
+    put,
+    read_page,
+    unit,
+    unit_vectors,
+)
 
 # Cosines are exact: ties are ties.
 VECTORS = st.sampled_from([*np.eye(DIM, dtype=np.float32), np.full(DIM, 0.5, np.float32), -EAST])
@@ -197,12 +208,12 @@ def test_slow_filter_is_given_up_and_the_next_search_is_not(collection: Collecti
     uses: list[Callable[[], object]] = [
         lambda: collection.search_all([Query(EAST)], top_k=1, filter_=slow, options=ResultOptions(timeout_s=0.001)),
         lambda: collection.delete_matching(slow, timeout_s=0.001),
-        lambda: collection.count(slow, timeout_s=0.001),
-        lambda: collection.page(after_row=0, limit=1, max_chars=9, filter_=slow, timeout_s=0.001),
+        lambda: count(collection, slow, timeout_s=0.001),
+        lambda: read_page(collection, filter_=slow, timeout_s=0.001),
     ]
     for use in uses:
         with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
             use()
-    assert collection.count(slow, timeout_s=60.0) == 1000
+    assert count(collection, slow, timeout_s=60.0) == 1000
     assert len(ids(collection, EAST, 9, filter_=slow)) == 9
     assert collection.delete_matching(slow, timeout_s=60.0) == 1000

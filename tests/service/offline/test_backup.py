@@ -21,7 +21,7 @@ from service.offline import backup as module
 from service.offline.backup import restore, write_backup
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
-from tests.service.documents.stores import wait_for
+from tests.service.documents.stores import read_page, wait_for
 
 DIM, BATCH = 8, 5
 STORE = "documents.sqlite3"
@@ -43,7 +43,7 @@ def put(collection: Collection, *ids: str, text: str = "text", **metadata: int) 
 def contents(folder: Path) -> dict[str, int | None]:
     """Id -> metadata's `n`, as a service reads them."""
     collection = opened(folder)
-    page = collection.page(after_row=0, limit=100_000, max_chars=10**9)
+    page = read_page(collection, limit=100_000, max_chars=10**9)
     collection.close()
     return {document.id: document.metadata.get("n") for document in page.documents}
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from service.document_index import NEXT
-from service.documents.collections import Collection, Collections, EmbeddedCollections, IndexOptions
+from service.documents.collections import Collection, EmbeddedCollections, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Query
 from service.documents.live_index import IndexMaintenance
@@ -16,6 +16,7 @@ from service.offline.embedding import Embedded, EmbeddedStream, Engine
 from service.offline.reembed import Reembedding
 from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import search_one
+from tests.service.documents.stores import read_page
 
 OLD_DIM, NEW_DIM = 4, 6
 
@@ -84,7 +85,7 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
         open_collection(tmp_path, "old", OLD_DIM)
     made = open_collection(tmp_path, "new", NEW_DIM)
     assert [one.document.id for one in search_one(made, vector_of("gato", NEW_DIM), top_k=1)] == ["b"]
-    assert [document.id for document in made.page(after_row=0, limit=9, max_chars=99).documents] == ["a", "b", "c"]
+    assert [document.id for document in read_page(made).documents] == ["a", "b", "c"]
     assert search_one(made, vector_of("Hund", NEW_DIM), top_k=3, filter_={"of": "c"})[0].document.text == "köpek"
     assert [one.document.id for one in made.search_all([Query(words="GATO")], top_k=9)[0]] == ["b"]
     assert made.put([Document("d", "x", {})], vector_of("x", NEW_DIM)[None]) > revision
@@ -234,7 +235,7 @@ def test_stored_documents_need_not_pass_todays_checks(tmp_path: Path) -> None:
 def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="old", dim=OLD_DIM)
     options = IndexOptions(tmp_path, "old", OLD_DIM, exact_documents=100)
-    collections = Collections(EmbeddedCollections(store, options, max_collections=9))
+    collections = EmbeddedCollections(store, options, max_collections=9)
     for name, text in (("default", "Hund"), ("gone", "chat"), ("shop", "gato")):
         collections.put(name, [Document("a", text, {})], vector_of(text, OLD_DIM)[None])
     seen: list[str] = []
