@@ -9,7 +9,8 @@ from service.settings import BUNDLED_RERANKER, Settings, unknown_settings
 
 def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLET_PORT", "9090")
-    assert Settings().port == 9090
+    monkeypatch.setenv("CROSSLET_HOST", "")  # as compose files leave it: an empty host would be every address
+    assert (Settings().port, Settings().host) == (9090, "127.0.0.1")
 
 
 def test_unknown_variable_is_reported_with_the_meant_setting(monkeypatch: pytest.MonkeyPatch) -> None:

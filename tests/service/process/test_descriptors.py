@@ -4,8 +4,6 @@ import asyncio
 import json
 import resource
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +12,9 @@ import pytest
 
 from service.errors import StartError
 from service.process.descriptors import AWAITED, RESERVE, connection_limit, raise_limit
-from tests.service.process.test_process import ROOT, documents, environment, metric, running
+from tests.service.process.test_process import documents, running
 
 REQUEST = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
-
-
-def limited(files: int) -> list[str]:
-    """A command that runs another one with so many files, its own soft limit below that."""
-    return ["sh", "-c", f'ulimit -Sn {files // 2} && ulimit -Hn {files} && exec "$@"', "sh"]
 
 
 async def asked(port: int, connections: int) -> list[tuple[bytes, socket.socket]]:
@@ -51,10 +44,11 @@ def is_whole(answer: bytes) -> bool:
 def test_connections_are_answered_and_the_store_keeps_its_files(
     files: int, connections: int, tiny_model: Path, tmp_path: Path
 ) -> None:
-    with running(tiny_model, tmp_path / "data", prefix=limited(files)) as service:  # `running` holds a connection, too
+    limited = ["sh", "-c", f'ulimit -Sn {files // 2} && ulimit -Hn {files} && exec "$@"', "sh"]
+    with running(tiny_model, tmp_path / "data", prefix=limited) as service:  # its client holds a connection, too
 
         async def hold() -> list[bytes]:
-            asked_all = await asked(service.client.base_url.port or 0, connections)
+            asked_all = await asked(service.address[1], connections)
             put = await asyncio.to_thread(service.client.put, "/documents", json={"documents": documents()})
             found = await asyncio.to_thread(service.client.post, "/search", json={"query": "hallo"})
             assert (put.status_code, found.status_code) == (200, 200)
@@ -71,25 +65,8 @@ def test_connections_are_answered_and_the_store_keeps_its_files(
             assert b"retry-after: 1" in head
             assert json.loads(body)["error_type"] == "Overloaded"
             assert "ulimit -n" in json.loads(body)["error"]
-        counted = metric(service.client.get("/metrics").text, "crosslet_refused_connections_total")
-        assert counted == len(refused)
-        log = (tmp_path / "service.log").read_text()
-        assert log.count("connections refused") == 1  # once a minute
-
-
-def test_a_start_with_too_few_files_is_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
-    start = subprocess.run(
-        [*limited(40), sys.executable, "-m", "service"],
-        cwd=ROOT,
-        env=environment(model=tiny_model, data=tmp_path, port=0),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert start.returncode == 2
-    assert "crosslet: the process may open 40 files; the service needs" in start.stderr
-    assert "(ulimit -n)" in start.stderr
+        assert service.metric("crosslet_refused_connections_total") == len(refused)
+        assert (tmp_path / "service.log").read_text().count("connections refused") == 1  # once a minute
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.engine.cache import VectorCache
 from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.model.session import Session
 from service.process import memory, memory_budget
 from service.process.memory_budget import MemoryBudget
 from service.settings import BUNDLED_MODEL
-from tests.service.process.test_process import Service, run, running, wait_for
+from tests.service.process.test_process import Service, running, wait_for
 
 
 class Process:
@@ -140,13 +139,6 @@ def test_without_a_ceiling_nothing_is_refused() -> None:
     free.check_documents(10**12)
 
 
-def test_a_cleared_cache_keeps_what_comes_later() -> None:
-    cache = VectorCache(10**6, fingerprint="f", dim=4)
-    MemoryBudget(1, dim=4, release=cache.clear, resident=lambda: 0)
-    cache.clear()
-    assert len(cache) == 0
-
-
 def test_a_process_sees_what_a_call_made_it_take() -> None:
     kept: list[bytearray] = []
     assert memory.growth_during(lambda: kept.append(bytearray(b"x" * 64_000_000))) > 60_000_000
@@ -238,7 +230,7 @@ def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, ro
         assert set(statuses) <= {200, 413, 429}
         assert statuses[429] + statuses[413] > 0
         assert statuses[200] > 0 or room_bytes < 100_000_000
-        wait_for(lambda: service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200)
+        wait_for(lambda: service.embed() == 200)
         assert peak_bytes(service.process.pid) <= limit * 1.1  # the margin that docs/guide/serve.md asks for
         assert service.stop(signal.SIGTERM) == 0
 
@@ -249,7 +241,7 @@ def test_memory_of_large_requests_is_bounded_and_returned(ready_bytes: int, tmp_
         statuses = flood(service, clients=18)
         assert set(statuses) == {200, 429}
         assert peak_bytes(service.process.pid) < ready_bytes + 200_000_000
-        assert service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200
+        assert service.embed() == 200
         assert resident_bytes(service.process.pid) < ready_bytes + 60_000_000
 
 
@@ -266,9 +258,3 @@ def test_documents_that_do_not_fit_get_507_and_searches_go_on(ready_bytes: int, 
         assert "CROSSLET_MEMORY_BUDGET" in response.json()["error"]
         assert service.client.get("/info").json()["index"]["documents"] == stored
         assert service.client.post("/search", json={"query": "guitar 3"}).status_code == 200
-
-
-def test_budget_below_the_start_is_a_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    result = run("-m", "service", model=BUNDLED_MODEL, data=tmp_path, port=0, memory_budget=20_000_000)
-    assert result.returncode == 2
-    assert "the limit is 20000000 (CROSSLET_MEMORY_BUDGET)" in result.stderr.splitlines()[-1]
