@@ -26,11 +26,7 @@ JSON_VALUES = st.recursive(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     route=st.sampled_from(["/embed", "/similarity", "/search", "/documents", "/documents/delete", "/v1/embeddings"]),
-    body=JSON_VALUES
-    | st.fixed_dictionaries(
-        {},
-        optional=dict.fromkeys(FIELDS, JSON_VALUES),
-    ),
+    body=JSON_VALUES | st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON_VALUES)),
 )
 def test_no_json_body_makes_the_server_fail(client: TestClient, route: str, body: object) -> None:
     method = "PUT" if route == "/documents" else "POST"

@@ -61,10 +61,7 @@ async def gated(settings: Settings, **limits: Any) -> AsyncIterator[tuple[Runtim
     settings = settings.model_copy(update=limits)
     models = SlowModels(settings.model, settings.reranker)
     pool = pool_over(
-        models.encode,
-        workers=1,
-        max_queue_texts=settings.max_queue_texts,
-        request_timeout_s=settings.request_timeout_s,
+        models.encode, workers=1, max_queue_texts=settings.max_queue_texts, request_timeout_s=settings.request_timeout_s
     )
     runtime = replace(load_runtime(settings), pool=pool)
     runtime.start()

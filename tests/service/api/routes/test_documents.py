@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.schemas.documents import (
-    MAX_METADATA_DEPTH,
-    PutDocumentsResponse,
-)
+from service.api.schemas.documents import MAX_METADATA_DEPTH, PutDocumentsResponse
 from service.documents.document import Document
 from tests.artifacts import DIM, TEXTS
 from tests.service.api.answers import assert_refused, found, nested, pages, put
