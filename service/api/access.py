@@ -29,13 +29,9 @@ from service.errors import Forbidden, MalformedHead, Misdirected, ServiceError, 
 # For OpenAPI alone, so that /docs can send a key: `AccessCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 REMEMBERED_HOSTS = 256
-
-
 ANY = "*"  # of CROSSLET_CORS_ORIGINS
 HOST = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-
-
 # Headers that scripts may read.
 EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS, *SCORE_HEADERS}.union(*ERROR_HEADERS.values()))
 
@@ -58,8 +54,9 @@ class AccessCheck:
     ) -> None:
         """hosts: names that Host may hold without keys; None: any.  origins: of CORS."""
         self._app = app
-        self._full = [_digest(key.encode("utf-8", "surrogateescape")) for key in full]
-        self._read = [_digest(key.encode("utf-8", "surrogateescape")) for key in read]
+        self._full, self._read = (
+            [_digest(key.encode("utf-8", "surrogateescape")) for key in keys] for keys in (full, read)
+        )
         self._has_keys = bool(self._full or self._read)
         self._keyless = {Access.PROBE, Access.PUBLIC} | ({Access.METRICS} if metrics_open else set())
         self._origins = origins
@@ -84,24 +81,25 @@ class AccessCheck:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
-        if self._has_keys:
-            refusal = None if access in self._keyless else self._key_refusal(scope, access)
-        else:
-            refusal = None if access is Access.PROBE else self._host_refusal(hosts)
+        refusal: ServiceError | None = None
+        if self._has_keys and access not in self._keyless:
+            refusal = self._key_refusal(scope, access)
+        elif (
+            not self._has_keys
+            and access is not Access.PROBE
+            and hosts
+            and not self._is_known(hosts[0].decode("latin-1"))
+        ):
+            refusal = Misdirected(
+                "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the "
+                "URL's host name there, or set keys (CROSSLET_API_KEYS)"
+            )
         if refusal is None and access is Access.WRITE and is_of_another_origin(scope, self._origins):
             return Forbidden(
                 "a page of another origin may neither change nor back up documents; allow its origin "
                 "(CROSSLET_CORS_ORIGINS), or have the proxy pass Host on"
             )
         return refusal
-
-    def _host_refusal(self, hosts: list[bytes]) -> ServiceError | None:
-        if not hosts or self._is_known(hosts[0].decode("latin-1")):
-            return None
-        return Misdirected(
-            "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the URL's "
-            "host name there, or set keys (CROSSLET_API_KEYS)"
-        )
 
     def _key_refusal(self, scope: Scope, access: Access) -> ServiceError | None:
         scheme, _, key = header(scope, b"authorization").partition(" ")
@@ -185,7 +183,7 @@ class Cors(CORSMiddleware):
             return answer
         reason = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
         sentence = f"this cross-origin request is not allowed because of its {reason} (CROSSLET_CORS_ORIGINS)"
-        refusal = json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code)
-        copied = ("vary", "access-control-allow-origin")
-        refusal.headers.update({name: value for name, value in answer.headers.items() if name in copied})
-        return refusal
+        copied = {
+            name: answer.headers[name] for name in ("vary", "access-control-allow-origin") if name in answer.headers
+        }
+        return json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code, headers=copied)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.decompression import Decoder, decoder_of
-from service.api.request import header
+from service.api.request import header, replayed
 from service.api.responses import error_response
 from service.api.routing import streams_lines
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
@@ -24,8 +24,6 @@ from service.runtime import LONG_BYTES
 
 LARGE_BYTES = 10_000_000  # return this much memory to the system at once; it takes milliseconds
 RETRY_AFTER_S = 1  # bodies are freed when they are answered, within about a second
-
-
 PIECE_BYTES = 16 * 1024  # compressed bytes at a time: they may become a thousand times as many
 MAX_VALUES = 250_000  # 16 to 24 MB of Python objects
 # Fitted to the peak memory of a 4 MB body, raw and parsed: text takes 4 times its bytes, numbers of one digit 13 times,
@@ -91,7 +89,8 @@ class BodyLimit:
             self._charge(min(more_bytes, max(0, self._max_inflight_bytes // 2 - body.size_bytes)), body)
             body.chunks[:] = [b"".join(body.chunks)]  # drops the chunks: the body is in memory only once
             await _check_values(body.chunks[0])
-            await self._app(scope, _Replay(body.chunks[0], receive), observed_send)
+            message = {"type": "http.request", "body": body.chunks[0], "more_body": False}
+            await self._app(scope, replayed(message, receive), observed_send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # Keep the connection open: a client that is still sending would miss the answer if it were closed. The
             # server discards the rest of the body as it arrives.
@@ -182,20 +181,6 @@ async def _check_values(body: bytes) -> None:
     values = values_of(body) if len(body) <= LONG_BYTES else await asyncio.to_thread(values_of, body)
     if values > MAX_VALUES:
         raise TooLarge(f"the body has {values} lists, objects and strings; the limit is {MAX_VALUES} in one request")
-
-
-class _Replay:
-    """Replays the body to the application, then passes on the client's next message (a disconnect)."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
 
 
 class BodyStream:

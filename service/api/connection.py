@@ -187,13 +187,14 @@ class Connection(HttpToolsProtocol):
 
     def _wait_for_reader(self) -> None:
         unread_bytes = self.transport.get_write_buffer_size()
-        self._reader_timeout = self.loop.call_later(READ_TIMEOUT_S, self._end_unless_read, unread_bytes)
 
-    def _end_unless_read(self, unread_bytes: int) -> None:
-        if self.transport.get_write_buffer_size() < unread_bytes:
-            self._wait_for_reader()
-        else:
-            self.transport.abort()  # `close` would wait for the client to read
+        def end_unless_read() -> None:
+            if self.transport.get_write_buffer_size() < unread_bytes:
+                self._wait_for_reader()
+            else:
+                self.transport.abort()  # `close` would wait for the client to read
+
+        self._reader_timeout = self.loop.call_later(READ_TIMEOUT_S, end_unless_read)
 
     def _stop_waiting_for_reader(self) -> None:
         if self._reader_timeout is not None:

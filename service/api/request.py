@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 from fastapi import Depends, Request
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope
 
 from service.api.schemas.embed import ReadingOptions, VectorOptions
 from service.engine.fair_queue import EncodedBatch, InputError
@@ -51,6 +51,16 @@ def header(scope: Scope | Message, name: bytes) -> str:
     Reads ASGI's raw list: building a `Headers` object takes longer than one look-up.
     """
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def replayed(message: Message, receive: Receive) -> Receive:
+    """Return a `receive` that gives a message again, then what follows it."""
+    messages = [message]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
 
 
 def is_ndjson(scope: Scope) -> bool:

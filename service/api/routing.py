@@ -15,15 +15,19 @@ from fastapi.params import Query
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.json_route import EndpointCall, JsonRoute, endpoint_call
 from service.api.policy import Access, Policy, policy_of
-from service.api.request import is_ndjson
+from service.api.request import is_ndjson, replayed
 from service.api.responses import error_response
-from service.errors import InvalidInput, MalformedHead, MethodNotAllowed, NotFound, ServiceError
+from service.errors import InvalidInput, MalformedHead, MethodNotAllowed, NotFound
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # no new document's id has one
+CONTROL_REFUSED = (
+    "the path has a control character; documents with one in their id are listed by GET /documents and removed by "
+    "POST /documents/delete"
+)
 LONGEST_NAME = 64  # characters of an unknown parameter's name in a message
 JSON = (b"content-type", b"application/json")  # the header of an ordinary JSON request
 
@@ -129,7 +133,9 @@ class Dispatch:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer: ASGIApp | None
         if match.resource is None:
-            answer = error_response(match.path, self._no_route(match.path))
+            has_control = CONTROL_CHARACTER.search(match.path)
+            error = MalformedHead(CONTROL_REFUSED) if has_control else NotFound(self._unknown)
+            answer = error_response(match.path, error)
         elif method not in match.methods:
             answer = _method_refused(match, method)
         elif unknown := _unknown_parameter(match.resource, scope["query_string"]):
@@ -139,14 +145,6 @@ class Dispatch:
             scope = {**scope, "path": match.path, "method": method, "path_params": match.path_parameters}
             answer, receive = await _called(match.resource, scope, receive)
         await (answer or self._app)(scope, receive, send)
-
-    def _no_route(self, path: str) -> ServiceError:
-        if CONTROL_CHARACTER.search(path):
-            return MalformedHead(
-                "the path has a control character; documents with one in their id are listed by GET /documents and "
-                "removed by POST /documents/delete"
-            )
-        return NotFound(self._unknown)
 
 
 def _method_refused(match: RouteMatch, method: str) -> Response:
@@ -179,13 +177,9 @@ async def _called(resource: Resource, scope: Scope, receive: Receive) -> tuple[R
         return await resource.lines.answer(Request(scope, receive)), receive
     if resource.fast is None or scope["query_string"] or JSON not in scope["headers"]:
         return None, receive
-    messages = [await receive()]
-    answer = await resource.fast.answer(Request(scope, receive), messages[0].get("body", b""))
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return answer, replay
+    message = await receive()
+    answer = await resource.fast.answer(Request(scope, receive), message.get("body", b""))
+    return answer, replayed(message, receive)
 
 
 class PathPrefix:

@@ -43,7 +43,7 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to answer."""
+        """Start to answer, and say so."""
         await super().startup(sockets)
         if self.started:
             self._on_start()

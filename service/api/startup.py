@@ -35,11 +35,12 @@ def bound_socket(host: str, port: int, *, setting: str = PORT) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
-    """Return the URL at which this machine reaches a bound socket."""
+def url_of(listener: socket.socket, *, reached: bool = True) -> str:
+    """Return the URL of a bound socket; of a socket on every address, by default the URL at which this machine is."""
     host, port = listener.getsockname()[:2]
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+    if reached:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listen(listener: socket.socket, *, setting: str = PORT, page: str = "docs") -> None:
@@ -47,12 +48,11 @@ def listen(listener: socket.socket, *, setting: str = PORT, page: str = "docs") 
 
     Raises: StartError: another process listens on the port.
     """
-    host, port = listener.getsockname()[:2]
     try:
         listener.listen(BACKLOG)
     except OSError as exc:
-        raise StartError(f"port {port} is in use; choose another ({setting})") from exc
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        raise StartError(f"port {listener.getsockname()[1]} is in use; choose another ({setting})") from exc
+    url = url_of(listener, reached=False)
     logger.info("listening", extra={"url": url, page: f"{url}/{page}"})
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, whole_example
+from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, optional, whole_example
 from service.documents.filters import inexact
 from service.errors import InvalidInput
 
@@ -129,11 +129,10 @@ class PutDocumentsRequest(Strict):
     documents: Listed[DocumentIn] = described(
         "Each id at most once.", [{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]
     )
-    chunk: Flag | None = described(
+    chunk: Flag | None = optional(
         "Whether a document longer than the model reads is split into passages, each with a vector; false: "
         "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",
         True,
-        default=None,
     )
 
 
@@ -164,11 +163,9 @@ class PutDocumentsResponse(BaseModel):
         ["de/1"],
         default_factory=list,
     )
-    lines: int | None = described("Lines that are not blank.", 1000, default=None)
-    unchanged: int | None = described(
-        "Documents that were there already as they are; they are not embedded again.", 0, default=None
-    )
-    failed_lines: int | None = described("Lines that were not stored.", 0, default=None)
+    lines: int | None = optional("Lines that are not blank.", 1000)
+    unchanged: int | None = optional("Documents that were there already as they are; they are not embedded again.", 0)
+    failed_lines: int | None = optional("Lines that were not stored.", 0)
     errors: list[LineError] = described(
         "The first `limits.max_line_errors` (/info) of them. Absent if there are none.",
         [{"line": 3, "error": "text: Field required"}],
@@ -202,9 +199,9 @@ class DeleteDocumentsRequest(Strict):
 
     model_config = whole_example({"ids": ["de/1"]})
 
-    ids: Listed[str] | None = described("Ids to remove; unknown ones are ignored.", ["de/1"], default=None)
-    filter: dict[str, Any] | None = described(
-        "Removes every document whose metadata match; must not be empty.", *FILTER_EXAMPLES, default=None
+    ids: Listed[str] | None = optional("Ids to remove; unknown ones are ignored.", ["de/1"])
+    filter: dict[str, Any] | None = optional(
+        "Removes every document whose metadata match; must not be empty.", *FILTER_EXAMPLES
     )
 
     @model_validator(mode="after")
@@ -250,9 +247,7 @@ class CountDocumentsRequest(Strict):
 
     model_config = whole_example({"filter": {"lang": "de"}, "facets": ["year"]})
 
-    filter: dict[str, Any] | None = described(
-        "Conditions on the metadata; null counts all.", *FILTER_EXAMPLES, default=None
-    )
+    filter: dict[str, Any] | None = optional("Conditions on the metadata; null counts all.", *FILTER_EXAMPLES)
     facets: FacetFields
 
 

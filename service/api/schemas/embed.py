@@ -22,8 +22,13 @@ Listed = Annotated[list[T], Field(fail_fast=True)]
 
 
 def described(description: str, *examples: object, default: Any = ..., **constraints: Any) -> Any:
-    """Return a field with what /docs says of it."""
-    return Field(default, description=description, examples=[*examples], **constraints)
+    """Return a field with what /docs says of it. Without examples its default is one."""
+    return Field(default, description=description, examples=[*examples] or [default], **constraints)
+
+
+def optional(description: str, *examples: object, **constraints: Any) -> Any:
+    """Return a field that may be left out or null."""
+    return Field(None, description=description, examples=[*examples], **constraints)
 
 
 def _no_flag_or_text(kind: str) -> BeforeValidator:
@@ -120,13 +125,10 @@ class Truncation(ForeignRequest):
     truncate: Cut | None = described(
         "Truncate texts longer than the model reads (see x-truncated); false refuses them with 422. As "
         "Cohere says it: END truncates, NONE refuses.",
-        True,
         default=True,
     )
-    truncation_direction: Literal["right", "Right", "left", "Left"] | None = described(
-        "Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.",
-        "right",
-        default=None,
+    truncation_direction: Literal["right", "Right", "left", "Left"] | None = optional(
+        "Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.", "right"
     )
 
     @model_validator(mode="after")
@@ -154,11 +156,10 @@ class VectorOptions(ReadingOptions):
 
     normalize: Flag | None = described(
         "Whether `dimensions` rescales to norm 1. The model's own vectors have norm 1, with false as well.",
-        True,
         default=True,
     )
-    dimensions: Whole | None = described(
-        "Number of first dimensions to keep, rescaled to norm 1; null keeps all.", 128, default=None, ge=1
+    dimensions: Whole | None = optional(
+        "Number of first dimensions to keep, rescaled to norm 1; null keeps all.", 128, ge=1
     )
 
 
@@ -222,9 +223,7 @@ class SimilarityRequest(ForeignRequest):
         {"source_sentence": GUITAR[0], "sentences": GUITAR[1:]},
         {"pairs": [GUITAR]},
     )
-    parameters: ComparisonOptions | None = described(
-        "How the texts are read; null is the default.", {"truncate": True}, default=None
-    )
+    parameters: ComparisonOptions | None = optional("How the texts are read; null is the default.", {"truncate": True})
 
 
 def _task(body: object) -> str:

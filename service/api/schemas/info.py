@@ -6,6 +6,8 @@ from pydantic import BaseModel
 
 from service.api.schemas.embed import described
 
+SHOP = {"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}
+
 
 class SpaceInfo(BaseModel):
     """The vector space of another model, into which vectors can be mapped."""
@@ -142,10 +144,7 @@ class InfoResponse(BaseModel):
         "Where documents of the default collection are searched, and how many.",
         {"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0, "report": None},
     )
-    collections: list[CollectionInfo] = described(
-        "The same for every collection, `default` first.",
-        [{"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}],
-    )
+    collections: list[CollectionInfo] = described("The same for every collection, `default` first.", [SHOP])
     version: str = described("Version of crosslet.", "0.1.0")
 
 
@@ -153,9 +152,6 @@ class StatusResponse(BaseModel):
     """The answer to a probe."""
 
     status: Literal["ok"] = described("Always ok.", "ok")
-
-
-SHOP = {"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}
 
 
 class CollectionsOut(BaseModel):

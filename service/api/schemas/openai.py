@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described
+from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described, optional
 from service.api.schemas.foreign_options import VECTORS
 
 TokenId = Annotated[int, Field(strict=True)]
@@ -22,9 +22,9 @@ class OpenAIEmbeddingsRequest(VectorOptions):
     )
     model: str | None = described("Any name: there is only one model, which the answer names.", "default", default="")
     encoding_format: Literal["float", "base64"] | None = described(
-        "base64: little-endian float32; null means float.", "float", default="float"
+        "base64: little-endian float32; null means float.", default="float"
     )
-    user: str | None = described("Accepted, but not used.", "me", default=None)
+    user: str | None = optional("Accepted, but not used.", "me")
 
 
 class OpenAIEmbedding(BaseModel):

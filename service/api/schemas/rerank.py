@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, model_validator
 
-from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, whole_example
+from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, optional, whole_example
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
 
 QUERY = "Wer spielt Gitarre?"
@@ -35,7 +35,6 @@ class RerankOptions(Truncation):
     windows: Flag | None = described(
         "Score a passage that is too long by the best of its windows, which overlap by half; each counts "
         "as a text. Each model has its own windows.",
-        False,
         default=False,
     )
 
@@ -56,10 +55,9 @@ class RerankTexts(RerankOptions):
     raw_scores: Flag | None = described(
         "Return unmapped scores: the cosine, raised by a re-ranker if there is one; with "
         "CROSSLET_RERANK_WEIGHT=alone its logit.",
-        False,
         default=False,
     )
-    return_text: Flag | None = described("Whether each result has its text.", False, default=False)
+    return_text: Flag | None = described("Whether each result has its text.", default=False)
 
 
 class RerankDocuments(RerankOptions):
@@ -70,18 +68,13 @@ class RerankDocuments(RerankOptions):
 
     query: QueryText = described("What is looked for.", QUERY)
     documents: Listed[DocumentText] = described('What may answer it: texts, or objects with a "text".', PASSAGES)
-    top_n: Whole | None = described("How many of the best to return; null: all.", 1, default=None, ge=1)
-    return_documents: Flag | None = described("Whether each result has its document.", False, default=False)
-    max_tokens_per_doc: Whole | None = described(
-        "Only as many as the model reads, or more: it cuts a long document itself. 0 and null: the same.",
-        4096,
-        default=None,
-        ge=0,
+    top_n: Whole | None = optional("How many of the best to return; null: all.", 1, ge=1)
+    return_documents: Flag | None = described("Whether each result has its document.", default=False)
+    max_tokens_per_doc: Whole | None = optional(
+        "Only as many as the model reads, or more: it cuts a long document itself. 0 and null: the same.", 4096, ge=0
     )
-    rank_fields: Listed[str] | None = described(
-        "Only text (or null): of an object nothing else is scored.", ["text"], default=None
-    )
-    model: str | None = described("Any name: there is one model, and the answer names it.", "default", default=None)
+    rank_fields: Listed[str] | None = optional("Only text (or null): of an object nothing else is scored.", ["text"])
+    model: str | None = optional("Any name: there is one model, and the answer names it.", "default")
 
     @model_validator(mode="after")
     def _ranks_by_text(self) -> Self:
@@ -106,7 +99,7 @@ class RankedText(BaseModel):
 
     index: int = described("Position in `texts`.", 1)
     score: float = described("In [0, 1]; with `raw_scores` in [-1, 1], or a logit.", 0.83)
-    text: str | None = described("The text, with `return_text`.", PASSAGES[1], default=None)
+    text: str | None = optional("The text, with `return_text`.", PASSAGES[1])
 
 
 class RankedDocument(BaseModel):
@@ -114,9 +107,7 @@ class RankedDocument(BaseModel):
 
     index: int = described("Position in `documents`.", 1)
     relevance_score: float = described("In [0, 1].", 0.83)
-    document: RerankDocument | None = described(
-        "The document, with `return_documents`.", {"text": PASSAGES[1]}, default=None
-    )
+    document: RerankDocument | None = optional("The document, with `return_documents`.", {"text": PASSAGES[1]})
 
 
 class RerankUsage(BaseModel):
@@ -136,9 +127,7 @@ class RerankMeta(BaseModel):
     """What Cohere's answers say of the request."""
 
     tokens: RerankTokens = described("Token counts.", {"input_tokens": 21})
-    warnings: list[str] | None = described(
-        "Which texts were cut; absent if none was.", ["documents[1] was cut"], default=None
-    )
+    warnings: list[str] | None = optional("Which texts were cut; absent if none was.", ["documents[1] was cut"])
 
 
 class RerankResponse(BaseModel):

@@ -16,6 +16,7 @@ from service.api.schemas.embed import (
     Strict,
     Whole,
     described,
+    optional,
     whole_example,
 )
 from service.documents.names import Mode
@@ -31,36 +32,30 @@ class SearchRequest(Strict):
         **{"skip": "offset", "where": "filter", "threshold": "min_score", "id": "like"},
     }
 
-    query: QueryText | None = described("One query, in any language of the model.", "Gitarre spielen", default=None)
-    queries: Listed[QueryText] | None = described("Several queries; or `query`, not both.", GUITAR, default=None)
-    vector: Listed[Number] | None = described(
-        "A vector of the model in place of a query, of any norm; its documents' cosines are found.",
-        [0.1, -0.2, 0.05],
-        default=None,
+    query: QueryText | None = optional("One query, in any language of the model.", "Gitarre spielen")
+    queries: Listed[QueryText] | None = optional("Several queries; or `query`, not both.", GUITAR)
+    vector: Listed[Number] | None = optional(
+        "A vector of the model in place of a query, of any norm; its documents' cosines are found.", [0.1, -0.2, 0.05]
     )
-    like: str | None = described("A document's id in place of a query: finds others like it.", "de/1", default=None)
+    like: str | None = optional("A document's id in place of a query: finds others like it.", "de/1")
     top_k: Whole = described("How many documents to return for each query.", 5, default=10, ge=1)
     offset: Whole = described(
         "Number of best documents to skip, for further pages. Counts towards the limits.", 10, default=0, ge=0
     )
-    filter: dict[str, Any] | None = described(
-        "Conditions on the metadata, applied during the search: top_k are found if enough match.",
-        *FILTER_EXAMPLES,
-        default=None,
+    filter: dict[str, Any] | None = optional(
+        "Conditions on the metadata, applied during the search: top_k are found if enough match.", *FILTER_EXAMPLES
     )
-    mode: Mode | None = described(
+    mode: Mode | None = optional(
         "How to find them: by the query's vector, by its words, or by both; default: as CROSSLET_SEARCH_MODE says.",
         "hybrid",
-        default=None,
     )
-    min_score: Annotated[Number, Field(ge=-1, le=1)] | Literal["auto"] | None = described(
+    min_score: Annotated[Number, Field(ge=-1, le=1)] | Literal["auto"] | None = optional(
         "Leave out documents whose score is lower. auto: as the model recommends (`min_scores` in /info) "
         "for `language`, else for all.",
         0.3,
         "auto",
-        default=None,
     )
-    language: str | None = described("ISO code of the query's language, for min_score auto.", "de", default=None)
+    language: str | None = optional("ISO code of the query's language, for min_score auto.", "de")
     include: Listed[Literal["text", "metadata", "ranks", "vector", "passage"]] = described(
         "What to return with each id and score. With its text a document in passages also has its passage.",
         ["text"],
@@ -69,10 +64,9 @@ class SearchRequest(Strict):
     facets: FacetFields
     rerank: Flag = described(
         "Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is loaded.",
-        False,
         default=False,
     )
-    rerank_k: Whole = described("How many documents the re-ranker reads.", 50, default=50, ge=1)
+    rerank_k: Whole = described("How many documents the re-ranker reads.", default=50, ge=1)
     prompt_name: PromptName = None
     input_type: InputType = None
 
@@ -122,15 +116,14 @@ class SearchResult(BaseModel):
         "(CROSSLET_RERANK_WEIGHT).",
         0.83,
     )
-    text: str | None = described("Its text, if included.", GUITAR[1], default=None)
-    metadata: dict[str, Any] | None = described("Its metadata, if included.", {"lang": "de"}, default=None)
-    passage: PassageOut | None = described(
+    text: str | None = optional("Its text, if included.", GUITAR[1])
+    metadata: dict[str, Any] | None = optional("Its metadata, if included.", {"lang": "de"})
+    passage: PassageOut | None = optional(
         "The best passage of a document in several; of one in a single piece only if `include` names it.",
         {"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])},
-        default=None,
     )
-    ranks: Ranks | None = described("Its ranks, if included.", {"dense": 2, "keywords": 1}, default=None)
-    vector: list[float] | None = described("Its vector of norm 1, if included.", [0.1, -0.2, 0.05], default=None)
+    ranks: Ranks | None = optional("Its ranks, if included.", {"dense": 2, "keywords": 1})
+    vector: list[float] | None = optional("Its vector of norm 1, if included.", [0.1, -0.2, 0.05])
 
 
 class SearchResponse(BaseModel):
@@ -142,5 +135,5 @@ class SearchResponse(BaseModel):
     )
     facets: Facets = None
     facets_cut: FacetsCut = None
-    min_score: float | None = described("The threshold that `auto` stood for. Absent otherwise.", 0.43, default=None)
+    min_score: float | None = optional("The threshold that `auto` stood for. Absent otherwise.", 0.43)
     took_ms: float = described("Milliseconds from the query's arrival to this answer.", 2.4)
