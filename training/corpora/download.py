@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,9 +92,12 @@ def download(url: str, path: Path, *, sha256: str | None = None, patience: Patie
                 logger.warning("%s: %s; retrying", url, exc)
                 wait_s = max(patience.pause_s * 2 ** (failures - 1), exc.retry_after_s)
                 time.sleep(min(wait_s, patience.max_pause_s))
-    if sha256 is not None and (found := _sha256(part.path)) != sha256:
-        part.discard()
-        raise FetchError(f"{url} has the checksum {found}, the catalogue {sha256}: it was changed or damaged")
+    if sha256 is not None:
+        with part.path.open("rb") as file:
+            checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        if checksum != sha256:
+            part.discard()
+            raise FetchError(f"{url} has the checksum {checksum}, the catalogue {sha256}: it was changed or damaged")
     part.finish(path)
 
 
@@ -105,61 +106,41 @@ def _transfer(client: httpx.Client, url: str, part: _Part, *, description: str) 
 
     Raises: _InterruptedError: a retry may help.  FetchError: it cannot.
     """
-    with _request(client, url, part) as response:
-        expected = _begin(response, url, part)
-        with (
-            part.path.open("ab") as file,
-            tqdm(total=expected, initial=part.size, unit="B", unit_scale=True, desc=description) as progress,
-        ):
-            for chunk in response.iter_raw():  # unbuffered: a larger chunk would be lost when the transfer breaks
-                file.write(chunk)
-                progress.update(len(chunk))
-    if expected is not None and part.size != expected:
-        raise _InterruptedError(f"{part.size} of {expected} bytes arrived")
-
-
-@contextmanager
-def _request(client: httpx.Client, url: str, part: _Part) -> Iterator[httpx.Response]:
     headers = {"Range": f"bytes={part.size}-", "If-Range": part.validator} if part.size and part.validator else {}
     try:
         with client.stream("GET", url, headers=headers) as response:
-            yield response
+            expected = _begin(response, url, part)
+            with (
+                part.path.open("ab") as file,
+                tqdm(total=expected, initial=part.size, unit="B", unit_scale=True, desc=description) as progress,
+            ):
+                for chunk in response.iter_raw():  # unbuffered: a larger chunk would be lost when the transfer breaks
+                    file.write(chunk)
+                    progress.update(len(chunk))
     except httpx.TransportError as exc:
         raise _InterruptedError(str(exc) or type(exc).__name__) from exc
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
         raise FetchError(f"{url} cannot be downloaded: {exc}") from exc
+    if expected is not None and part.size != expected:
+        raise _InterruptedError(f"{part.size} of {expected} bytes arrived")
 
 
 def _begin(response: httpx.Response, url: str, part: _Part) -> int | None:
     """Prepare the part for a response's bytes. Returns: the whole file's size, if the server states it."""
-    status = response.status_code
+    status, headers = response.status_code, response.headers
     if status in TRANSIENT:
-        raise _InterruptedError(f"the server answered {status}", _retry_after_s(response))
-    if status == httpx.codes.PARTIAL_CONTENT and response.headers.get("Content-Range", "").startswith(
-        f"bytes {part.size}-"
-    ):
-        total = response.headers["Content-Range"].rpartition("/")[2]
+        seconds = headers.get("Retry-After", "")
+        raise _InterruptedError(f"the server answered {status}", float(seconds) if seconds.isdigit() else 0.0)
+    content_range = headers.get("Content-Range", "")
+    if status == httpx.codes.PARTIAL_CONTENT and content_range.startswith(f"bytes {part.size}-"):
+        total = content_range.rpartition("/")[2]
         return int(total) if total.isdigit() else None
     if status in (httpx.codes.PARTIAL_CONTENT, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
         part.discard()
         raise _InterruptedError("the server sent another range than requested")
     if status != httpx.codes.OK:
         raise FetchError(f"{url} cannot be downloaded: the server answered {status} {response.reason_phrase}".rstrip())
-    part.restart(_validator_of(response))
-    length = response.headers.get("Content-Length", "")
+    etag = headers.get("ETag", "")
+    part.restart(etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", ""))
+    length = headers.get("Content-Length", "")
     return int(length) if length.isdigit() else None
-
-
-def _validator_of(response: httpx.Response) -> str:
-    etag = response.headers.get("ETag", "")
-    return str(etag) if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    seconds = response.headers.get("Retry-After", "")
-    return float(seconds) if seconds.isdigit() else 0.0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -53,7 +53,10 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     if not config.fetch:
         return
     catalog = load_catalog()
-    _wait_for_running_fetch(data)
+    lock = data / "downloads" / LOCK
+    if lock.exists():
+        with lock.open() as running_fetch:  # evaluation sets arrive file by file: wait until it ends
+            fcntl.flock(running_fetch, fcntl.LOCK_SH)
     if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
         return
     with wait_for(data / "downloads"):
@@ -127,12 +130,12 @@ def _fetch_parallel(
 ) -> None:
     for language in languages:
         (url,) = files.addresses(language)
-        archive = data / "downloads" / name / url.rpartition("/")[2]
-        if not archive.exists():
-            download(url, archive, sha256=_checksum(files, language), patience=patience)
+        archive = data / "downloads" / name / _file_name(url)
+        _download(url, archive, files, language, patience)
         bad = BadLines(on_bad_line)
         with _removed_if_unusable(archive, url):
-            _convert(READERS[files.format](archive, files.code(language), bad), bad, data, name, language)
+            pairs = READERS[files.format](archive, files.code(language), bad)
+            _convert(pairs, bad, data, name, language)
 
 
 def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
@@ -141,21 +144,11 @@ def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data:
         if _evaluation_is_there(files, language, data):
             continue
         for url in files.addresses(language):
-            target = (folder if files.format == "plain" else data / "downloads" / name) / url.rpartition("/")[2]
-            if not target.exists():
-                download(url, target, sha256=_checksum(files, language), patience=patience)
+            target = (folder if files.format == "plain" else data / "downloads" / name) / _file_name(url)
+            _download(url, target, files, language, patience)
             if files.format == "unpacked":
                 with _removed_if_unusable(target, url):
                     unpack(target, folder)
-
-
-@contextmanager
-def _removed_if_unusable(download: Path, url: str) -> Iterator[None]:
-    try:
-        yield
-    except CorpusError as exc:
-        download.unlink()
-        raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
 
 
 def _fetch_all_evaluation(catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path) -> None:
@@ -182,7 +175,34 @@ def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:
     folder = data / "eval" / files.folder
     if files.format == "unpacked":
         return folder.is_dir()
-    return all((folder / url.rpartition("/")[2]).exists() for url in files.addresses(language))
+    return all((folder / _file_name(url)).exists() for url in files.addresses(language))
+
+
+def _missing(name: str, languages: list[str], data: Path) -> list[str]:
+    return [language for language in languages if find_pair_file(data / "parallel", name, language) is None]
+
+
+def _offered(source: CatalogEntry, languages: list[str]) -> list[str]:
+    return [language for language in languages if language in source.languages]
+
+
+def _file_name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def _download(url: str, path: Path, files: SourceFiles, language: str, patience: Patience) -> None:
+    if not path.exists():
+        sha256 = files.sha256.get(language, files.sha256.get("*"))
+        download(url, path, sha256=sha256, patience=patience)
+
+
+@contextmanager
+def _removed_if_unusable(path: Path, url: str) -> Iterator[None]:
+    try:
+        yield
+    except CorpusError as exc:
+        path.unlink()
+        raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
 
 
 def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, language: str) -> None:
@@ -210,23 +230,3 @@ def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, langua
     if left_out := bad.dropped.total():
         logger.warning("%s: skipped %d lines in %s that are not pairs", name, left_out, language)
     logger.info("%s: %s is ready", name, path)
-
-
-def _missing(name: str, languages: list[str], data: Path) -> list[str]:
-    return [language for language in languages if find_pair_file(data / "parallel", name, language) is None]
-
-
-def _offered(source: CatalogEntry, languages: list[str]) -> list[str]:
-    return [language for language in languages if language in source.languages]
-
-
-def _checksum(files: SourceFiles, language: str) -> str | None:
-    return files.sha256.get(language, files.sha256.get("*"))
-
-
-def _wait_for_running_fetch(data: Path) -> None:
-    """Wait until no other fetch runs, writing nothing: evaluation sets arrive file by file."""
-    lock = data / "downloads" / LOCK
-    if lock.exists():
-        with lock.open() as held:
-            fcntl.flock(held, fcntl.LOCK_SH)

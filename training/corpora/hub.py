@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,10 @@ def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) ->
         batches = _load(name, language).iter(batch_size=ROWS)
         rows = (row for batch in batches for row in _rows(batch, language, name))
         for number, row in enumerate(rows, start=1):
-            if isinstance(row, _NotAPair):
-                bad.not_a_pair(f"{name} row {number}", f"has a {row.found} where {row.wanted} should be")
+            if isinstance(row, str):
+                bad.report(f"{name} row {number}", row)
             elif any(MARK in side for side in row):
-                bad.not_utf8(f"{name} row {number}")
+                bad.report(f"{name} row {number}")
             else:
                 yield row
     except CorpusError:
@@ -55,8 +54,8 @@ def _load(name: str | Path, language: str) -> Any:
             raise CorpusError(f"{name} has no configuration en-{language}; it has {', '.join(known)[:300]}")
         return _stream(datasets.load_dataset_builder(name, config), name)
     if any((name / marker).exists() for marker in ("dataset_dict.json", "state.json")):
-        found = datasets.load_from_disk(str(name))
-        return _training_split(found, name) if isinstance(found, Mapping) else found
+        stored = datasets.load_from_disk(str(name))
+        return _training_split(stored, name) if isinstance(stored, Mapping) else stored
     return _stream(datasets.load_dataset_builder(str(name)), name)
 
 
@@ -87,16 +86,8 @@ def _training_split(splits: Mapping[str, Any], name: str | Path) -> Any:
     return splits["train"] if "train" in splits else next(iter(splits.values()))
 
 
-@dataclass(frozen=True)
-class _NotAPair:
-    """A row whose values have other types."""
-
-    found: str
-    wanted: str
-
-
-def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterator[Pair | _NotAPair]:
-    """Yield the English and other side of each row.
+def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterator[Pair | str]:
+    """Yield the English and other side of each row, or what is wrong with it.
 
     Raises: CorpusError: there are no such columns, or the translations are in other languages.
     """
@@ -114,16 +105,16 @@ def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> It
         )
 
 
-def _translation(row: Any, language: str, name: str | Path) -> Pair | _NotAPair:
+def _translation(row: Any, language: str, name: str | Path) -> Pair | str:
     if not isinstance(row, Mapping):
-        return _NotAPair(type(row).__name__, "texts by language")
+        return f"has a {type(row).__name__} where texts by language should be"
     if not {"en", language} <= row.keys():
         raise CorpusError(f"{name} has translations in {', '.join(row)}; it needs en and {language}")
     return _pair(row["en"], row[language])
 
 
-def _pair(english: Any, other: Any) -> Pair | _NotAPair:
+def _pair(english: Any, other: Any) -> Pair | str:
     for side in (english, other):
         if not isinstance(side, str | None):
-            return _NotAPair(type(side).__name__, "a text")
+            return f"has a {type(side).__name__} where a text should be"
     return english or "", other or ""

@@ -60,16 +60,16 @@ class EvaluationSentences:
 
         Raises: LeakageError: there is no sentence, or a file is not UTF-8 or has an unknown layout.
         """
-        evaluation = cls(_fields(_texts_of(folder)))
+        evaluation = cls(_fields(folder) if folder.is_dir() else ())
         if not len(evaluation):
             raise LeakageError(f"{folder} holds no evaluation sentence, so leakage cannot be ruled out")
-        evaluation._add(_shipped())
+        evaluation._add(_fields(*SHIPPED))
         return evaluation
 
     @classmethod
     def shipped(cls) -> EvaluationSentences:
         """Return the sentences of the evaluation sets that ship with this project."""
-        return cls(_shipped())
+        return cls(_fields(*SHIPPED))
 
 
 def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> int:
@@ -85,20 +85,14 @@ def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> i
     return checked
 
 
-def _shipped() -> Iterator[str]:
-    return _fields(file for path in SHIPPED for file in (_texts_of(path) if path.is_dir() else [path]))
-
-
-def _texts_of(folder: Path) -> list[Path]:
-    return [path for path in files_under(folder) if path.suffix != ".md"]
-
-
 def _bag(words: list[str]) -> str:
     return " ".join(sorted(words))
 
 
-def _fields(paths: Iterable[Path]) -> Iterator[str]:
-    for path in paths:
+def _fields(*places: Path) -> Iterator[str]:
+    """Yield the fields of files and folders."""
+    files = (file for place in places for file in (files_under(place) if place.is_dir() else [place]))
+    for path in (file for file in files if file.suffix != ".md"):
         if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:
             raise LeakageError(f"{path} has an unknown layout (docs/guide/evaluate.md), so leakage cannot be ruled out")
         try:

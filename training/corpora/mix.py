@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import compress, islice, product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,11 +40,6 @@ class CorpusReport:
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # (source, language) -> pairs
     dropped: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # (source, language) -> reason -> pairs
 
-    @property
-    def pairs(self) -> int:
-        """Return the number of pairs kept."""
-        return self.kept.total()
-
     def reasons(self, language: str | None = None) -> dict[str, int]:
         """Return the number of dropped pairs by reason, of one language or in all."""
         total: Counter[str] = Counter()
@@ -56,7 +51,7 @@ class CorpusReport:
     def summary(self) -> dict[str, Any]:
         """Return the content of `report.json`."""
         return {
-            "pairs": self.pairs,
+            "pairs": self.kept.total(),
             "dropped": self.reasons(),
             "kept": {"/".join(name): count for name, count in self.kept.items()},
             "dropped_of_each": {"/".join(name): dict(+counts) for name, counts in self.dropped.items()},
@@ -105,7 +100,7 @@ def build_corpus(
     check_no_leakage(Corpus.load(out).texts, evaluation)
     summary = {**report.summary(), "evaluation_sentences_excluded": len(evaluation)}
     write_json_atomically(out / "report.json", summary)
-    logger.info("corpus: %d pairs; dropped %s", report.pairs, report.reasons())
+    logger.info("corpus: %d pairs; dropped %s", report.kept.total(), report.reasons())
 
 
 def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
@@ -113,21 +108,17 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
 
     Raises: CorpusError: one has none; the message names the first.
     """
-    found = {
-        (source, language)
-        for source in config.sources
-        for language in languages
-        if find_pair_file(data / "parallel", source, language)
-    }
+    folder = data / "parallel"
+    pairs = [pair for pair in product(config.sources, languages) if find_pair_file(folder, *pair)]
     for source in config.sources:
-        if not any((source, language) in found for language in languages):
+        if source not in {name for name, _ in pairs}:
             raise CorpusError(
                 f"source {source!r} has no en-<language>.tsv[.gz], nor another format of docs/guide/corpora.md, "
-                f"under {data / 'parallel'} in a language of this run"
+                f"under {folder} in a language of this run"
             )
     for language in languages:
-        if not any((source, language) in found for source in config.sources):
-            raise CorpusError(f"no parallel text for {language!r} under {data / 'parallel'}")
+        if language not in {name for _, name in pairs}:
+            raise CorpusError(f"no parallel text for {language!r} under {folder}")
 
 
 def _spool(

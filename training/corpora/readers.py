@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from training.corpora.hub import read_dataset_pairs
@@ -13,22 +13,29 @@ from training.errors import CorpusError
 from training.system.files import LfsPointer, files_under, refuse_pointers
 from training.system.text_files import text_lines
 
-SUFFIXES = (".tsv.gz", ".tsv", ".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip", "")  # "": a folder of `datasets`
+READERS: dict[str, Callable[[Path, str, BadLines], Iterator[Pair]]] = {  # by suffix; the first that exists is read
+    ".tsv.gz": lambda path, _, bad: read_tsv_pairs(path, bad),
+    ".tsv": lambda path, _, bad: read_tsv_pairs(path, bad),
+    ".txt.zip": read_moses_pairs,
+    ".tmx.gz": read_tmx_pairs,
+    ".tmx": read_tmx_pairs,
+    ".tmx.zip": read_tmx_pairs,
+}
 MONO_SUFFIXES = (".txt.gz", ".txt")  # a sentence a line
-EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides are named, so de-en means en-de
 
 
 def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
-    """Return the file or folder `<folder>/<source>/en-<language>` with the first of `SUFFIXES` that exists.
+    """Return the file `<folder>/<source>/en-<language>` with the first suffix of `READERS` that exists, or the folder.
 
     Formats that name their sides may be called `<language>-en`.
     """
-    for suffix in SUFFIXES:
-        for pair in (f"en-{language}", f"{language}-en")[: 2 if suffix in EITHER_ORDER else 1]:
-            path = folder / source / f"{pair}{suffix}"
-            if path.is_file() if suffix else path.is_dir():
+    forward, backward = (folder / source / name for name in (f"en-{language}", f"{language}-en"))
+    for suffix in READERS:
+        for pair in [forward] if suffix.startswith(".tsv") else [forward, backward]:
+            path = pair.with_name(f"{pair.name}{suffix}")
+            if path.is_file():
                 return path
-    return None
+    return forward if forward.is_dir() else None
 
 
 def files_of(path: Path) -> list[Path]:
@@ -53,13 +60,10 @@ def read_pair_file(
     bad = BadLines(on_bad_line, Counter() if dropped is None else dropped)
     if path.is_dir():
         return read_dataset_pairs(path, language, bad)
-    if ".tsv" in path.suffixes:
-        return read_tsv_pairs(path, bad)
-    if ".tmx" in path.suffixes:
-        return read_tmx_pairs(path, language, bad)
-    if path.suffix == ".zip":
-        return read_moses_pairs(path, language, bad)
-    raise CorpusError(f"{path} has an unknown format; known: {', '.join(SUFFIXES[:-1])} or a folder")
+    for suffix, read in READERS.items():
+        if path.name.endswith(suffix):
+            return read(path, language, bad)
+    raise CorpusError(f"{path} has an unknown format; known: {', '.join(READERS)} or a folder")
 
 
 def mono_texts(data: Path, sources: list[str], languages: list[str]) -> Iterator[str]:
@@ -68,11 +72,9 @@ def mono_texts(data: Path, sources: list[str], languages: list[str]) -> Iterator
     Raises: CorpusError: a source has no file in any of them, or a line is not UTF-8.
     """
     for source in sources:
-        candidates = [
-            data / "mono" / source / f"{name}{suffix}" for name in ("en", *languages) for suffix in MONO_SUFFIXES
-        ]
-        found = [path for path in candidates if path.is_file()]
-        if not found:
+        names = [f"{language}{suffix}" for language in ("en", *languages) for suffix in MONO_SUFFIXES]
+        paths = [path for name in names if (path := data / "mono" / source / name).is_file()]
+        if not paths:
             raise CorpusError(f"source {source!r} has no <language>.txt[.gz] under {data / 'mono'}")
-        for path in found:
+        for path in paths:
             yield from (text for _, line in text_lines(path, error=CorpusError) if (text := line.strip()))

@@ -1,6 +1,7 @@
 """Reads pairs from lines of text: two columns, one column a language, or two files with aligned lines (Moses).
 
-All readers share `Pair` and `BadLines`, which stops at a line that is not a pair, or counts and skips it.
+Each reader of this room takes `bad`, which stops at a line that is not a pair, or counts and skips it. They all raise
+CorpusError for a damaged file, and for a bad line unless such lines are skipped.
 """
 
 from __future__ import annotations
@@ -31,25 +32,15 @@ class BadLines:
     action: BadLine = "stop"
     dropped: Counter[str] = field(default_factory=Counter)
 
-    def not_utf8(self, where: str) -> None:
-        """Report a line that is not UTF-8.
-
-        Args:   where: file and line.
-        Raises: CorpusError: unless such lines are skipped; the message has `where`.
-        """
-        self._add(where, NOT_UTF8, "not UTF-8")
-
-    def not_a_pair(self, where: str, what: str) -> None:
-        """Report a line that is not two texts.
+    def report(self, where: str, what: str = NOT_UTF8) -> None:
+        """Stop at a line that is not two texts in UTF-8, or count it.
 
         Args:   where: file and line.  what: is wrong with it, without the text itself.
         Raises: CorpusError: unless such lines are skipped; the message has both.
         """
-        self._add(where, what, "not a pair")
-
-    def _add(self, where: str, what: str, reason: str) -> None:
         if self.action == "stop":
             raise CorpusError(f"{where} {what} (corpus.on_bad_line: skip skips such lines)")
+        reason = "not UTF-8" if what == NOT_UTF8 else "not a pair"
         if not self.dropped[reason]:
             logger.warning("%s %s; skipping this line and others like it", where, what)
         self.dropped[reason] += 1
@@ -59,23 +50,20 @@ STOP = BadLines()  # never skips, so it can be shared
 
 
 def read_tsv_pairs(path: Path, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Read an `english<TAB>other` file, plain or gzip, UTF-8.
-
-    Args:   bad: receives lines that are not two non-empty columns.
-    Raises: CorpusError: the file is damaged, or `bad` stops at a line.
-    """
+    """Read an `english<TAB>other` file, plain or gzip, UTF-8; neither side may be empty."""
     for place, columns in _rows(numbered_lines(path, error=CorpusError), f"{path}", bad):
         if len(columns) == 2 and columns[0].strip() and columns[1].strip():
             yield columns[0].strip(), columns[1].strip()
         else:
-            bad.not_a_pair(place, f"has {len(columns)} columns; a pair has 2, none empty")
+            bad.report(place, f"has {len(columns)} columns; a pair has 2, none empty")
 
 
 def read_multiway_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
     """Read a file whose first line names its columns by language (TED2020); rows with an empty cell are skipped.
 
-    Args:   bad: receives lines whose number of columns differs from the first line's.
-    Raises: CorpusError: there is no such column, or `bad` stops at a line.
+    A line is bad if its number of columns differs from the first line's.
+
+    Raises: CorpusError: there is no such column.
     """
     lines = numbered_lines(path, error=CorpusError)
     _, first = next(lines, (1, ""))
@@ -84,19 +72,20 @@ def read_multiway_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iter
     header = first.rstrip("\r").split("\t")
     if "en" not in header or language not in header:
         raise CorpusError(f"{path} has no columns for en and {language}; its columns: {', '.join(header)[:500]}")
-    english, other = header.index("en"), header.index(language)
+    sides = header.index("en"), header.index(language)
     for place, columns in _rows(lines, f"{path}", bad):
         if len(columns) != len(header):
-            bad.not_a_pair(place, f"has {len(columns)} columns, its first line {len(header)}")
-        elif columns[english].strip() and columns[other].strip():
-            yield columns[english].strip(), columns[other].strip()
+            bad.report(place, f"has {len(columns)} columns, its first line {len(header)}")
+            continue
+        english, other = (columns[side].strip() for side in sides)
+        if english and other:
+            yield english, other
 
 
 def read_zipped_tsv_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
     """Read a zip that holds `<language>.txt`: English, other, and ignored columns (manythings.org).
 
-    Args:   bad: receives lines with a single column.
-    Raises: CorpusError: there is no such file, or `bad` stops at a line.
+    Raises: CorpusError: there is no such file.
     """
     with open_zip(path) as archive:
         name = f"{language}.txt"
@@ -104,7 +93,7 @@ def read_zipped_tsv_pairs(path: Path, language: str, bad: BadLines = STOP) -> It
             raise CorpusError(f"{path} holds no {name}; it holds {', '.join(archive.namelist())}")
         for place, columns in _rows(member_lines(archive, name), f"{path}: {name}", bad):
             if len(columns) < 2:
-                bad.not_a_pair(place, f"has {len(columns)} columns; a pair has 2")
+                bad.report(place, f"has {len(columns)} columns; a pair has 2")
             else:
                 yield columns[0], columns[1]
 
@@ -112,23 +101,22 @@ def read_zipped_tsv_pairs(path: Path, language: str, bad: BadLines = STOP) -> It
 def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
     """Read a zip of `<name>.en` and `<name>.<language>`; sides may be empty.
 
-    If the archive uses another language code, it is read from the end of `<name>` (`Europarl.de-en`).
+    If the archive uses another language code, it is read from the end of `<name>` (`Europarl.de-en`). With a line that
+    is not UTF-8 its translation is skipped.
 
-    Args:   bad: receives lines that are not UTF-8; their translations are skipped with them.
-    Raises: CorpusError: there are no such files, one has more lines than the other, or `bad` stops at a line.
+    Raises: CorpusError: there are no such files, or one has more lines than the other.
     """
     with open_zip(path) as archive:
-        english_name, other_name = _sides(archive, language, path)
-        sides = zip_longest(member_lines(archive, english_name), member_lines(archive, other_name))
-        for number, (left, right) in enumerate(sides, start=1):
-            if left is None or right is None:
-                shorter = english_name if left is None else other_name
+        names = _sides(archive, language, path)
+        for number, lines in enumerate(zip_longest(*(member_lines(archive, name) for name in names)), start=1):
+            if None in lines:
+                shorter = names[lines.index(None)]
                 raise CorpusError(f"{path}: {shorter} ends before line {number}, the other side does not")
-            (_, english), (_, other) = left, right
-            if english is None or other is None:
-                bad.not_utf8(f"{path}: {english_name if english is None else other_name} line {number}")
+            texts = [text for _, text in lines]
+            if None in texts:
+                bad.report(f"{path}: {names[texts.index(None)]} line {number}")
             else:
-                yield english.strip(), other.strip()
+                yield texts[0].strip(), texts[1].strip()
 
 
 def _sides(archive: ZipFile, language: str, path: Path) -> tuple[str, str]:
@@ -148,6 +136,6 @@ def _rows(lines: Iterable[Line], name: str, bad: BadLines) -> Iterator[tuple[str
     for number, line in lines:
         place = f"{name} line {number}"
         if line is None:
-            bad.not_utf8(place)
+            bad.report(place)
         else:
             yield place, line.split("\t")

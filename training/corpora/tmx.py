@@ -14,7 +14,7 @@ from functools import partial
 from gzip import GzipFile
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import IO, NoReturn
 from xml.parsers import expat
 
 from training.corpora.archives import open_zip, text_members
@@ -37,30 +37,23 @@ def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[
     Raises: CorpusError: it is not XML, declares entities, has no unit in both languages, or `bad` stops at a unit.
     """
     units = _Units(language)
-    found = False
+    has_units = False
     try:
         with _open(path) as file:
             for chunk in _with_marks(iter(partial(file.read, CHUNK_BYTES), b"")):
                 units.parser.Parse(chunk)
-                found = found or bool(units.pairs or units.bad_lines)
+                has_units = has_units or bool(units.pairs or units.bad_lines)
                 for line in units.bad_lines:
-                    bad.not_utf8(f"{path}: the unit that ends in line {line}")
+                    bad.report(f"{path}: the unit that ends in line {line}")
                 yield from units.take()
         units.parser.Parse(b"", True)
     except (expat.ExpatError, zlib.error, EOFError, OSError) as exc:
         raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc
     except _EntityError as exc:
         raise CorpusError(f"{path} has the entity {exc}; only XML's predefined ones are read") from exc
-    if not found:
+    if not has_units:
         tags = ", ".join(sorted(units.tags)) or "none"
         raise CorpusError(f"{path} has no unit in English and {language}; its languages: {tags}")
-
-
-class SupportsRead(Protocol):
-    """A readable binary file."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes."""
 
 
 class _EntityError(Exception):
@@ -98,7 +91,8 @@ class _Units:
         elif name == "tuv":
             tag = _plain(attributes.get("xml:lang", attributes.get("lang", "")))
             self.tags.add(tag)
-            self._side = "en" if _matches(tag, ("en",)) else "other" if _matches(tag, self._wanted) else None
+            is_wanted = any(f"{tag}-".startswith(f"{code}-") for code in self._wanted)
+            self._side = "en" if f"{tag}-".startswith("en-") else "other" if is_wanted else None
         elif name == "seg":
             self._text = []
         elif name in CODES:
@@ -140,7 +134,7 @@ def _with_marks(chunks: Iterator[bytes]) -> Iterator[bytes | str]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[SupportsRead]:
+def _open(path: Path) -> Iterator[IO[bytes] | GzipFile]:
     if path.suffix != ".zip":
         with GzipFile(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield file
@@ -155,7 +149,3 @@ def _open(path: Path) -> Iterator[SupportsRead]:
 
 def _plain(tag: str) -> str:
     return tag.lower().replace("_", "-")
-
-
-def _matches(tag: str, wanted: tuple[str, ...]) -> bool:
-    return any(tag == code or tag.startswith(f"{code}-") for code in wanted)
