@@ -108,15 +108,16 @@ def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterato
     """
     with open_zip(path) as archive:
         names = _sides(archive, language, path)
-        for number, lines in enumerate(zip_longest(*(member_lines(archive, name) for name in names)), start=1):
-            if None in lines:
-                shorter = names[lines.index(None)]
+        left_lines, right_lines = (member_lines(archive, name) for name in names)
+        for number, (left, right) in enumerate(zip_longest(left_lines, right_lines), start=1):
+            if left is None or right is None:
+                shorter = names[0] if left is None else names[1]
                 raise CorpusError(f"{path}: {shorter} ends before line {number}, the other side does not")
-            texts = [text for _, text in lines]
-            if None in texts:
-                bad.report(f"{path}: {names[texts.index(None)]} line {number}")
+            (_, english), (_, other) = left, right
+            if english is None or other is None:
+                bad.report(f"{path}: {names[0] if english is None else names[1]} line {number}")
             else:
-                yield texts[0].strip(), texts[1].strip()
+                yield english.strip(), other.strip()
 
 
 def _sides(archive: ZipFile, language: str, path: Path) -> tuple[str, str]:

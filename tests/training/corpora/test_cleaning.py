@@ -34,39 +34,38 @@ def kept_and_dropped(
     return kept, dict(+dropped)
 
 
+LONG_PAIR = ("Hi" * 600, "Hallo" * 240)
+UNEVEN = ("Hi", "Hallo, das hier ist doch wirklich sehr viel länger")
+
+
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
         (("Hi", " "), "empty"),
-        (("Hi" * 600, "Hallo" * 240), "too long"),
-        (("Hi", "Hallo, das hier ist doch wirklich sehr viel länger"), "lengths too far apart"),
+        (LONG_PAIR, "too long"),
+        (UNEVEN, "lengths too far apart"),
         (("Berlin, 2020", "BERLIN 2020!"), "identical sides"),
+        (("good  day!", "guten Tag."), "duplicate"),
         (("Thanks!", "Besten Dank"), "in an evaluation set"),
         (("Over the lazy dog a quick fox jumps", "Über den faulen Hund"), "near an evaluation sentence"),
     ],
 )
 def test_each_reason_is_counted_by_name(pair: tuple[str, str], reason: str) -> None:
     evaluation = EvaluationSentences(["thanks", "A quick fox jumps over the lazy dog"])
-    assert kept_and_dropped([("Good day", "Guten Tag"), pair], evaluation=evaluation) == (
-        [("Good day", "Guten Tag")],
-        {reason: 1},
-    )
+    pairs = [("Good \t day", "Guten\u2028Tag\n"), pair, ("Good day", "Schönen Tag")]
+    kept = [("Good day", "Guten Tag"), ("Good day", "Schönen Tag")]  # white space is collapsed
+    assert kept_and_dropped(pairs, evaluation=evaluation) == (kept, {reason: 1})
 
 
-def test_a_filter_that_is_off_drops_nothing() -> None:
-    pairs = [("Hi" * 600, "Hallo" * 240), ("Hi", "Hallo, das hier ist doch wirklich sehr viel länger")]
-    assert kept_and_dropped(pairs, max_chars=None, max_length_ratio=None) == (pairs, {})
-
-
-def test_keep_repeats_keeps_duplicates_and_equal_sides() -> None:
-    pairs = [("A cat.", "Eine Katze."), ("a cat", "Eine Katze!"), ("Berlin", "Berlin")]
-    assert kept_and_dropped(pairs) == (pairs[:1], {"duplicate": 1, "identical sides": 1})
-    assert kept_and_dropped(pairs, keep_repeats=True) == (pairs, {})
-
-
-def test_white_space_is_collapsed_and_the_first_repeat_kept() -> None:
-    pairs = [("Good \t day", "Guten\u2028Tag\n"), ("good day!", "guten Tag."), ("Good day", "Schönen Tag")]
-    assert kept_and_dropped(pairs) == ([("Good day", "Guten Tag"), ("Good day", "Schönen Tag")], {"duplicate": 1})
+@pytest.mark.parametrize(
+    ("pairs", "off"),
+    [
+        ([LONG_PAIR, UNEVEN], {"max_chars": None, "max_length_ratio": None}),
+        ([("A cat.", "Eine Katze."), ("a cat", "Eine Katze!"), ("Berlin", "Berlin")], {"keep_repeats": True}),
+    ],
+)
+def test_a_filter_that_is_off_drops_nothing(pairs: list[tuple[str, str]], off: dict) -> None:
+    assert kept_and_dropped(pairs, **off) == (pairs, {})
 
 
 def test_a_pair_seen_in_an_earlier_batch_is_a_duplicate() -> None:
@@ -248,19 +247,14 @@ def test_the_final_check_sees_a_leak_and_counts_what_is_clean() -> None:
             check_no_leakage(["Hi", "Hallo", leak], evaluation)
 
 
-def test_evaluation_sentences_behind_a_link_are_found(tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere/test.tsv", "5\tThanks\tDanke")
-    (tmp_path / "eval").mkdir()
-    (tmp_path / "eval/stsb").symlink_to(tmp_path / "elsewhere")
-    assert "thanks!" in EvaluationSentences.from_folder(tmp_path / "eval")
-
-
 def test_every_layout_of_the_evaluation_sets_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "STS.input.track4.txt", "A cat sits\tUn gato")
-    write(tmp_path / "queries.tsv.gz", "q1\tWho was first")
-    write(tmp_path / "corpus.jsonl", json.dumps({"_id": "d1", "title": "Moon", "text": ["Luna", {"also": "Mond"}]}))
-    write(tmp_path / "README.md", "Not a sentence of any set")
-    evaluation = EvaluationSentences.from_folder(tmp_path)
+    write(tmp_path / "elsewhere/STS.input.track4.txt", "A cat sits\tUn gato")
+    folder = tmp_path / "eval"
+    write(folder / "queries.tsv.gz", "q1\tWho was first")
+    write(folder / "corpus.jsonl", json.dumps({"_id": "d1", "title": "Moon", "text": ["Luna", {"also": "Mond"}]}))
+    write(folder / "README.md", "Not a sentence of any set")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    evaluation = EvaluationSentences.from_folder(folder)
     assert all(text in evaluation for text in ["A cat sits.", "un gato", "who was first?", "MOON", "luna", "mond"])
     assert "not a sentence of any set" not in evaluation
 
@@ -275,17 +269,12 @@ def test_the_sets_that_ship_with_this_project_are_barred_too(tmp_path: Path) -> 
     assert "A cat sits" not in EvaluationSentences.shipped()
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.json.gz", "sub.csv/a.XML"])
-def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) -> None:
-    write(tmp_path / "b.tsv", "A cat sits\tUn gato")
-    write(tmp_path / name, '"A dog","Un perro",5')
-    with pytest.raises(LeakageError, match="has an unknown layout"):
-        EvaluationSentences.from_folder(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
+        ("a.csv", b'"A dog","Un perro",5', "has an unknown layout .*"),
+        ("a.json.gz", b"{}", "has an unknown layout .*"),
+        ("sub.csv/a.XML", b"<x/>", "has an unknown layout .*"),
         ("a.tsv", b"T\xc3\xbcr\nT\xfcr\n", "line 2 is not valid UTF-8"),
         ("a.tsv", "Tür".encode("utf-16"), "is UTF-16 by its byte-order mark; save it as UTF-8"),
         ("a.tsv.gz", b"no gzip", "cannot be read to its end: Not a gzipped file .*"),
@@ -294,6 +283,8 @@ def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) ->
     ],
 )
 def test_a_file_that_cannot_be_read_may_hide_a_leak(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(content)
+    write(tmp_path / "b.tsv", "A cat sits\tUn gato")
     with pytest.raises(LeakageError, match=f"{name} {complaint}, so leakage cannot be ruled out"):
         EvaluationSentences.from_folder(tmp_path)

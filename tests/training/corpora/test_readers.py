@@ -37,6 +37,13 @@ def zipped(members: dict[str, str | bytes], compression: int = zipfile.ZIP_DEFLA
     return buffer.getvalue()
 
 
+def flipped(members: dict[str, str | bytes], *, at: bytes) -> bytes:
+    """A zip with a damaged byte in a member's content."""
+    content = bytearray(zipped(members, zipfile.ZIP_STORED))
+    content[content.index(at) + 60] ^= 1
+    return bytes(content)
+
+
 def moses(stem: str = "News.de-en", other: str = "de") -> bytes:
     sides = ("".join(f"{side}\n" for side in column) for column in zip(*PAIRS, strict=True))
     return zipped({"README": "about", **dict(zip((f"{stem}.en", f"{stem}.{other}"), sides, strict=True))})
@@ -54,27 +61,46 @@ def pairs_found(folder: Path, source: str, language: str) -> list[tuple[str, str
     return list(read_pair_file(path, language))
 
 
-# ── TSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+def packed(name: str, start: str = "") -> bytes:
+    """PAIRS as a file of this name would hold them; each text begins with `start`."""
+    if name.endswith(".txt.zip"):
+        sides = (start + "\n".join(column) for column in zip(*PAIRS, strict=True))
+        return zipped(dict(zip(("N.en", "N.de"), sides, strict=True)))
+    table = "".join(f"{english}\t{other}\r\n" for english, other in PAIRS)
+    content = (start + (table if ".tsv" in name else TMX)).encode()
+    return gzip.compress(content) if name.endswith(".gz") else zipped({"a.tmx": content}) if ".zip" in name else content
 
 
-@pytest.mark.parametrize("name", ["en-de.tsv", "en-de.tsv.gz"])
-def test_plain_and_gzip_pairs_read_the_same(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "Good day\tGuten Tag", "Thanks\tDanke\r")
-    assert list(read_tsv_pairs(path)) == [("Good day", "Guten Tag"), ("Thanks", "Danke")]
+NAMES = ["en-de.tsv", "en-de.tsv.gz", "en-de.txt.zip", "de-en.txt.zip", "en-de.tmx", "de-en.tmx.gz", "en-de.tmx.zip"]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte-order mark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, mark: str) -> None:
+    put(tmp_path / "memory" / name, packed(name, mark))
+    assert pairs_found(tmp_path, "memory", "de") == PAIRS
+
+
+def test_the_first_format_wins_and_an_absent_pair_is_none(tmp_path: Path) -> None:
+    put(tmp_path / "news/en-de.tmx", b"")
+    put(tmp_path / "news/en-de.tsv.gz", b"")
+    put(tmp_path / "news/de-en.tsv", b"")  # columns have no names: this order is not ours
+    assert find_pair_file(tmp_path, "news", "de") == tmp_path / "news/en-de.tsv.gz"
+    assert find_pair_file(tmp_path, "news", "fr") is None
+
+
+# ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("line", ["only one", "a\tb\tc", "\tb", "a\t ", ""])
-def test_a_line_that_is_no_pair_stops_with_its_place(tmp_path: Path, line: str) -> None:
-    path = write(tmp_path / "en-de.tsv", "Good day\tGuten Tag", line)
+def test_a_line_that_is_no_pair_stops_or_is_skipped(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "en-de.tsv", "Good day\tGuten Tag", line, "Thanks\tDanke")
     with pytest.raises(CorpusError, match=r"en-de\.tsv line 2 has \d columns.*on_bad_line: skip"):
-        list(read_tsv_pairs(path))
-
-
-def test_a_line_that_is_no_pair_is_skipped_and_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "en-de.tsv", "one", "Good day\tGuten Tag", "a\tb\tc")
+        list(read_pair_file(path, "de"))
     dropped: Counter[str] = Counter()
-    assert list(read_pair_file(path, "de", on_bad_line="skip", dropped=dropped)) == [("Good day", "Guten Tag")]
-    assert dropped == {"not a pair": 2}
+    pairs = list(read_pair_file(path, "de", on_bad_line="skip", dropped=dropped))
+    assert pairs == [("Good day", "Guten Tag"), ("Thanks", "Danke")]
+    assert dropped == {"not a pair": 1}
 
 
 # What is not UTF-8 in the second line of each format that is read by lines
@@ -116,23 +142,6 @@ def test_lines_of_the_catalogues_own_formats_are_skipped_too(tmp_path: Path) -> 
         list(read_multiway_pairs(multiway, "de"))
     with pytest.raises(CorpusError, match=r"deu\.zip: deu\.txt line 2 is not valid UTF-8"):
         list(read_zipped_tsv_pairs(cards, "deu"))
-
-
-@pytest.mark.parametrize("name", ["en-de.tsv", "en-de.tsv.gz", "en-de.txt.zip", "en-de.tmx", "en-de.tmx.zip"])
-def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path: Path, name: str) -> None:
-    mark = "\ufeff"
-    if ".tsv" in name:
-        content = (mark + "".join(f"{english}\t{other}\n" for english, other in PAIRS)).encode()
-    elif name == "en-de.txt.zip":
-        sides = (mark + "\n".join(column) for column in zip(*PAIRS, strict=True))
-        content = zipped(dict(zip(("N.en", "N.de"), sides, strict=True)))
-    else:
-        content = (mark + TMX).encode()
-    if name.endswith(".gz"):
-        content = gzip.compress(content)
-    elif name == "en-de.tmx.zip":
-        content = zipped({"all.tmx": content})
-    assert list(read_pair_file(put(tmp_path / name, content), "de")) == PAIRS
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
@@ -182,7 +191,6 @@ def test_a_multiway_file_gives_the_pairs_of_a_language(tmp_path: Path) -> None:
         ("en-de.txt.zip", "News.de-en", "de", "de"),
         ("de-en.txt.zip", "folder/News.de-en", "de", "de"),
         ("en-zh_Hant.txt.zip", "TED2020.en-zh_tw", "zh_tw", "zh_Hant"),  # another code inside
-        ("en-de.txt.zip", "plain", "de", "de"),
     ],
 )
 def test_moses_zips_are_read_in_either_order_and_other_codes(
@@ -197,12 +205,6 @@ def test_files_beside_the_two_sides_of_a_moses_zip_are_no_sides(tmp_path: Path) 
     assert list(read_pair_file(put(tmp_path / "en-de.txt.zip", content), "de")) == [("Hi", "Hallo")]
 
 
-def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
-    path = put(tmp_path / "en-de.txt.zip", zipped({"N.de-en.en": "Hi\nYes\n", "N.de-en.de": "Hallo\n"}))
-    with pytest.raises(CorpusError, match=r"N\.de-en\.de ends before line 2, the other side does not"):
-        list(read_pair_file(path, "de"))
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -211,18 +213,13 @@ def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
         (zipped({"N.en": b"T\xfcr\n", "N.de": "Hallo\n"}), r"N\.en line 1 is not valid UTF-8"),
         (zipped({"N.en": "Hi\n"}), "holds no files <name>.en and <name>.de; it holds N.en"),
         (zipped({"N.en": "Hi\n", "N.de": "Hallo\n"}, zipfile.ZIP_BZIP2), "packed other than by deflate"),
+        (zipped({"N.en": "Hi\nYes\n", "N.de": "Ho\n"}), r"N\.de ends before line 2, the other side does not"),
+        (flipped({"N.en": "Hi\n" * 50, "N.de": "Ho\n" * 50}, at=b"Hi\n"), r"is damaged: Bad CRC-32 for file 'N\.en'"),
     ],
 )
 def test_a_bad_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes, complaint: str) -> None:
     with pytest.raises(CorpusError, match=complaint):
         list(read_pair_file(put(tmp_path / "en-de.txt.zip", content), "de"))
-
-
-def test_a_flipped_byte_inside_an_archive_is_found(tmp_path: Path) -> None:
-    content = bytearray(zipped({"N.en": "Hi\n" * 50, "N.de": "Ho\n" * 50}, zipfile.ZIP_STORED))
-    content[content.index(b"Hi\n") + 60] ^= 1
-    with pytest.raises(CorpusError, match=r"is damaged: Bad CRC-32 for file 'N\.en'"):
-        list(read_pair_file(put(tmp_path / "en-de.txt.zip", bytes(content)), "de"))
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
@@ -246,15 +243,14 @@ def test_unpacked_files_stay_inside_their_folder(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None:
-    content = bytearray(zipped({"1.txt": "fine", "2.txt": "x" * 100}, zipfile.ZIP_STORED))
-    content[content.index(b"x" * 100) + 50] ^= 1
+    half_way = flipped({"1.txt": "fine", "2.txt": "x" * 100}, at=b"x" * 100)
     link = zipfile.ZipInfo("link.txt")
     link.external_attr = 0o120777 << 16
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(link, "/etc/passwd")
     twice = zipped({"a/1.txt": "x", "b/1.txt": "y"})
-    refused = {bytes(content): "is damaged", buffer.getvalue(): "a link or two", twice: "two files with one"}
+    refused = {half_way: "is damaged", buffer.getvalue(): "a link or two", twice: "two files with one"}
     for bad, complaint in refused.items():
         with pytest.raises(CorpusError, match=complaint):
             unpack(put(tmp_path / "a.zip", bad), tmp_path / "eval/sts")
@@ -262,17 +258,6 @@ def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None
 
 
 # ── TMX ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("name", ["en-de.tmx", "de-en.tmx", "en-de.tmx.gz", "en-de.tmx.zip"])
-def test_a_tmx_gives_the_units_in_both_languages(tmp_path: Path, name: str) -> None:
-    content = TMX.encode()
-    if name.endswith(".gz"):
-        content = gzip.compress(content)
-    elif name.endswith(".zip"):
-        content = zipped({"all.en-de.tmx": content})
-    put(tmp_path / "memory" / name, content)
-    assert pairs_found(tmp_path, "memory", "de") == PAIRS
 
 
 def test_a_tmx_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,11 +312,7 @@ def test_a_dataset_folder_is_read_whatever_its_columns_and_files(tmp_path: Path,
     assert files_of(folder)
 
 
-def test_an_unusable_dataset_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    datasets.Dataset.from_dict({"a": ["x"], "b": ["y"], "c": ["z"]}).save_to_disk(tmp_path / "columns")
-    complaint = "has the columns a, b, c; it needs translation, en and de, or one of: source and target, src and tgt, "
-    with pytest.raises(CorpusError, match=complaint):
-        list(read_dataset_pairs(tmp_path / "columns", "de"))
+def test_a_broken_dataset_is_refused_in_one_sentence(tmp_path: Path) -> None:
     write(tmp_path / "broken/train.parquet", "no parquet")
     with pytest.raises(CorpusError, match="broken cannot be read as a dataset: "):
         list(read_dataset_pairs(tmp_path / "broken", "de"))
@@ -339,6 +320,7 @@ def test_an_unusable_dataset_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 # Each would be trained on as English, were columns taken by their place
 NO_TEXTS = [
+    {"a": ["x"], "b": ["y"], "c": ["z"]},
     {"id": ["a1", "b2"], "text": ["Guten Tag", "Danke"]},
     {"id": [1, 2], "de": ["Guten Tag", "Danke"]},
     {"en": ["Good day", "Thanks"], "score": ["1", "2"]},
@@ -411,14 +393,6 @@ def test_a_row_that_is_not_utf8_stops_or_is_skipped(tmp_path: Path, name: str, c
     bad = BadLines("skip")
     assert list(read_dataset_pairs(tmp_path, "de", bad)) == [("Good day", "Guten Tag"), ("Yes", "Ja")]
     assert bad.dropped == {"not UTF-8": 1}
-
-
-def test_the_first_format_wins_and_an_absent_pair_is_none(tmp_path: Path) -> None:
-    put(tmp_path / "news/en-de.tmx", b"")
-    put(tmp_path / "news/en-de.tsv.gz", b"")
-    put(tmp_path / "news/de-en.tsv", b"")  # columns have no names: this order is not ours
-    assert find_pair_file(tmp_path, "news", "de") == tmp_path / "news/en-de.tsv.gz"
-    assert find_pair_file(tmp_path, "news", "fr") is None
 
 
 # ── monolingual text ──────────────────────────────────────────────────────────────────────────────────────────────
