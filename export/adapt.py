@@ -18,24 +18,36 @@ from typing import Any, Literal
 from transformers.utils import logging as transformers_logging
 
 from export.__main__ import say
-from export.align import MODEL, REFUSED, add_arguments, at_least_1, exit_status, finite_rate, read_files, remove_model
+from export.align import (
+    REFUSED,
+    add_arguments,
+    at_least_1,
+    exit_status,
+    finite_rate,
+    is_refused,
+    lost_beyond,
+    model_folder,
+    print_gain,
+    read_split,
+    record,
+    remove_model,
+)
 from export.bundle import rewrite_card
 from export.errors import ExportError
 from export.evaluation.models import load_model
 from export.pipeline import export_artifact
 from export.request import ExportRequest
 from export.restore.source import open_source, restored_student
-from service.model.artifact import MANIFEST_FILE, ArtifactError, Manifest, load_manifest
-from training.adaptation.job import Served, Task, Training, adapt, lost_of, served_scores
+from service.model.artifact import MANIFEST_FILE, ArtifactError, load_manifest
+from training.adaptation.job import Task, Training, adapt
 from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
 from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
-from training.alignment.pairs import split_file
-from training.alignment.probe import MAX_LOSS
+from training.alignment.scores import ServedScores, all_lost_points, served_scores
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
-from training.system.files import check_folder, write_json_atomically
+from training.system.files import write_json_atomically
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,12 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Read, train, export, measure, report; keep the model where it gains and harms nothing."""
-    check_folder(options.out, error=AlignmentError)
-    out: Path = options.out / MODEL
-    if out.exists() and not options.overwrite:
-        raise AlignmentError(f"{out} exists; --overwrite replaces it")
-    pairs, test = read_files(options)
-    split = split_file(pairs, test, seed=options.seed)
+    out = model_folder(options)
+    pairs, split = read_split(options)
     served = load_model(options.model)
     start, form = open_start(Path(options.model))
     settings = Settings(
@@ -63,56 +71,34 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         round_words=form is not None and form.word_bits == 4,
     )
-    task = Task(served, start, pairs, split, options.data, settings, options.new_pieces)
-    before = served_scores(served, task, name="scores before")
+    task = Task(served, pairs, split, options.data, start, settings, options.new_pieces)
+    before = served_scores(served, task, bar="scores before")
     training = adapt(task)
+    strength = f"strength {training.chosen.strength:g}"
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adapt.", dir=options.out) as scratch:
         written = write_model(replace(task, start=training.start), form, Path(scratch), licence=options.licence)
-        after = served_scores(load_model(str(written)), task, name="scores after")
+        after = served_scores(load_model(str(written)), task, bar="scores after")
         write_report(task, training, before, after, options.out, model=Path(options.model).name)
-        print(summary(task, training, before, after))
-        print(f"report: {options.out / 'report.md'}")
-        if (reason := refusal(training, before, after)) and not options.force:
-            print(f"refused: {reason}; --force writes the model all the same", file=sys.stderr)
+        print_gain(options, task, before, after, strength)
+        if (reason := refusal(training, before, after)) and is_refused(options, reason):
             return REFUSED
-        describe_model(written, record(task, training, before, after))
+        method = f"{settings.unfreeze}, {settings.epochs} passes, {strength}"
+        facts = {"before": served.revision, "new_pieces": training.pieces, **record(task, before, after, method)}
+        describe_model(written, facts)
         remove_model(out)
         written.rename(out)
     print(f"model: {out}")
     return 0
 
 
-def refusal(training: Training, before: Served, after: Served) -> str | None:
+def refusal(training: Training, before: ServedScores, after: ServedScores) -> str | None:
     """Why the model is not worth writing, if it is not."""
-    if lost := lost_of(before, after):
-        return f"points lost beyond {MAX_LOSS}: " + ", ".join(f"{name} {points:.2f}" for name, points in lost.items())
+    if lost := all_lost_points(before, after):
+        return lost_beyond(lost)
     if training.chosen.dev_p1 <= training.before_p1:
         return f"nothing gained on dev: P@1 {training.before_p1:.1f} before, {training.chosen.dev_p1:.1f} after"
     return None
-
-
-def summary(task: Task, training: Training, before: Served, after: Served) -> str:
-    """The gain in one line."""
-    return (
-        f"{task.pairs.label}, {len(task.split.test):,} test pairs: "
-        f"P@1 {before.test['p1']:.1f} -> {after.test['p1']:.1f}, P@5 {before.test['p5']:.1f} -> {after.test['p5']:.1f} "
-        f"(strength {training.chosen.strength:g})"
-    )
-
-
-def record(task: Task, training: Training, before: Served, after: Served) -> dict[str, object]:
-    """What the model's card says of its adaptation."""
-    return {
-        "before": task.model.revision,
-        "languages": task.pairs.label,
-        "pairs": len(task.split.train),
-        "test_pairs": len(task.split.test),
-        "new_pieces": training.pieces,
-        "method": f"{task.settings.unfreeze}, {task.settings.epochs} passes, strength {training.chosen.strength:g}",
-        "scores": {"before": before.test, "after": after.test},
-        "probe": {"before": before.probe, "after": after.probe},
-    }
 
 
 @dataclass(frozen=True)
@@ -138,22 +124,15 @@ def open_start(folder: Path) -> tuple[Start, Form | None]:
         model = restored_student(source)
     except (ArtifactError, ExportError) as exc:
         raise AlignmentError(str(exc)) from exc
-    texts = list(source.parity.texts[:-1])  # the last joins the others
-    record = _record(manifest) | {"parity_texts": {"parity": texts}}
-    return Start(model, source.tokenizer, record), Form(manifest.precision, source.weights.word_bits)
-
-
-def _record(manifest: Manifest) -> dict[str, Any]:
-    facts = {
-        name: manifest.training[name] for name in ("config", "git_commit", "pairs_seen") if name in manifest.training
-    }
-    return {
+    names = ("config", "git_commit", "pairs_seen")
+    record = {name: manifest.training[name] for name in names if name in manifest.training} | {
         "name": manifest.name,
         "languages": list(manifest.languages),
         "max_length": manifest.max_length,
-        "data": [asdict(source) for source in manifest.data_licences],
-        **facts,
+        "data": [asdict(licence) for licence in manifest.data_licences],
+        "parity_texts": {"parity": list(source.parity.texts[:-1])},  # the last joins the others
     }
+    return Start(model, source.tokenizer, record), Form(manifest.precision, source.weights.word_bits)
 
 
 def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -> Path:

@@ -25,12 +25,12 @@ from export.head import add_head
 from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
 from training.alignment.candidates import METHODS, Candidate
 from training.alignment.head import STRUCTURES
-from training.alignment.job import Outcome, Task, align
+from training.alignment.job import Task, align
 from training.alignment.losses import DISTANCES, STRATEGIES
 from training.alignment.output import write_checkpoint
-from training.alignment.pairs import PairFile, read_pairs
-from training.alignment.probe import MAX_LOSS
+from training.alignment.pairs import PairFile, Split, read_pairs, split_file
 from training.alignment.report import write_report
+from training.alignment.scores import MAX_LOSS, PairTask, Scores, ServedScores, listed
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
 from training.corpora.leakage import EvaluationSentences
@@ -39,7 +39,7 @@ from training.system.files import check_folder
 
 MODEL = "model"  # in --out
 REFUSED = 1
-LEAST_TEST = 10  # pairs of --test
+MIN_TEST_PAIRS = 10  # of --test
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,58 +59,85 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.model is None or options.pairs is None:
         raise AlignmentError("give MODEL and --pairs, or --study")
-    check_folder(options.out, error=AlignmentError)
-    out: Path = options.out / MODEL
-    if out.exists() and not options.overwrite:
-        raise AlignmentError(f"{out} exists; --overwrite replaces it")
-    pairs, test = read_files(options)
+    out = model_folder(options)
+    pairs, split = read_split(options)
     model = load_model(options.model, trust_remote_code=options.trust_remote_code)
-    task = Task(model, pairs, test, options.data, options.method, _settings(options))
+    task = Task(model, pairs, split, options.data, options.method, _settings(options))
     outcome = align(task, _bar(task.settings.epochs))
+    before, after, method = outcome.before, outcome.after, outcome.chosen.name
     write_report(task, outcome, options.out, model=Path(options.model).name)
-    print(summary(task, outcome))
-    print(f"report: {options.out / 'report.md'}")
-    if outcome.lost and not options.force:
-        lost = ", ".join(f"{name} {points:.2f}" for name, points in outcome.lost.items())
-        print(f"refused: points lost beyond {MAX_LOSS}: {lost}; --force writes the model all the same", file=sys.stderr)
+    print_gain(options, task, before, after, method)
+    if outcome.lost and is_refused(options, lost_beyond(outcome.lost)):
         return REFUSED
     remove_model(out)
-    facts = record(task, outcome)
+    rows = {"before": before.test, "before, less one mean": outcome.rows["before: less one mean"], "after": after.test}
+    facts = record(task, before, after, method) | {"scores": rows}
     source = f"{pairs.path.name}, pairs of the head"
     write_model(options.model, out, outcome.chosen, alignment=facts, source=source, licence=options.licence)
     print(f"model: {out}")
     return 0
 
 
-def summary(task: Task, outcome: Outcome) -> str:
-    """The gain in one line."""
-    before, after = (outcome.scores[name] for name in ("before: as served", "after: less one mean"))
-    return (
-        f"{task.pairs.label}, {len(outcome.split.test):,} test pairs: P@1 {before['p1']:.1f} -> {after['p1']:.1f}, "
-        f"P@5 {before['p5']:.1f} -> {after['p5']:.1f} ({outcome.chosen.name})"
-    )
+def model_folder(options: argparse.Namespace) -> Path:
+    """The folder for the model, in --out.
+
+    Raises: AlignmentError: it exists and may not be replaced, or --out cannot be written.
+    """
+    check_folder(options.out, error=AlignmentError)
+    out: Path = options.out / MODEL
+    if out.exists() and not options.overwrite:
+        raise AlignmentError(f"{out} exists; --overwrite replaces it")
+    return out
 
 
-def record(task: Task, outcome: Outcome) -> dict[str, object]:
-    """What the model's card says of its head."""
+def read_split(options: argparse.Namespace) -> tuple[PairFile, Split]:
+    """The pairs, without sentences of the evaluation sets that ship with this project, and their split.
+
+    Raises: AlignmentError: one sentence on what is wrong with a file.
+    """
+    barred = EvaluationSentences.shipped()
+    pairs = read_pairs(options.pairs, languages=options.languages, min_score=options.min_score, barred=barred)
+    test = read_pairs(options.test, languages=pairs.languages, least=MIN_TEST_PAIRS) if options.test else None
+    return pairs, split_file(pairs, test, seed=options.seed)
+
+
+def print_gain(
+    options: argparse.Namespace, task: PairTask, before: ServedScores, after: ServedScores, method: str
+) -> None:
+    """Print the gain and the place of the report."""
+    gains = [f"P@{k} {before.test[key]:.1f} -> {after.test[key]:.1f}" for k, key in ((1, "p1"), (5, "p5"))]
+    print(f"{task.pairs.label}, {len(task.split.test):,} test pairs: {', '.join(gains)} ({method})")
+    print(f"report: {options.out / 'report.md'}")
+
+
+def lost_beyond(lost: Scores) -> str:
+    """The reason to refuse a model that harms a language."""
+    return f"points lost beyond {MAX_LOSS}: {listed(lost)}"
+
+
+def is_refused(options: argparse.Namespace, reason: str) -> bool:
+    """Whether --force is not given; then say why no model is written."""
+    if not options.force:
+        print(f"refused: {reason}; --force writes the model all the same", file=sys.stderr)
+    return not options.force
+
+
+def record(task: PairTask, before: ServedScores, after: ServedScores, method: str) -> dict[str, object]:
+    """What the model's card says of the change."""
     return {
         "languages": task.pairs.label,
-        "pairs": len(outcome.split.train),
-        "test_pairs": len(outcome.split.test),
-        "method": outcome.chosen.name,
-        "scores": {
-            "before": outcome.scores["before: as served"],
-            "before, less one mean": outcome.scores["before: less one mean"],
-            "after": outcome.scores["after: less one mean"],
-        },
-        "probe": dict(zip(("before", "after"), outcome.probe, strict=True)),
+        "pairs": len(task.split.train),
+        "test_pairs": len(task.split.test),
+        "method": method,
+        "scores": {"before": before.test, "after": after.test},
+        "probe": {"before": before.probe, "after": after.probe},
     }
 
 
 def write_model(
     model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], source: str, licence: str
 ) -> None:
-    """Write a copy of the model that gives the vectors the head gives.
+    """Write a copy of the model whose vectors went through the head.
 
     Args:   model: folder of an artifact or a checkpoint, or a hub name.  alignment: what the card says of the head.
             source, licence: of the pairs.
@@ -133,7 +160,7 @@ def remove_model(out: Path) -> None:
 
 
 def _bar(total: int) -> Progress:
-    """Shows epochs from the first on, which comes when all vectors are there."""
+    """A progress bar that appears with the first epoch, after the bars of the vectors."""
     bars: list[tqdm[NoReturn]] = []
 
     def show(epoch: Epoch) -> None:
@@ -176,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, pairs_required: bool) -> None:
-    """Add them.  pairs_required: whether MODEL and --pairs must be given."""
+    """Add the options that `align` and `adapt` share.  pairs_required: whether MODEL and --pairs must be given."""
     add = parser.add_argument
     add(
         "model",
@@ -233,21 +260,6 @@ def finite_rate(text: str) -> float:
     if not 0 < rate < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is no finite number above 0")
     return rate
-
-
-def read_files(options: argparse.Namespace) -> tuple[PairFile, PairFile | None]:
-    """The pairs, without sentences of the evaluation sets that ship with this project, and those of --test.
-
-    Raises: AlignmentError: one sentence on what is wrong with a file.
-    """
-    pairs = read_pairs(
-        options.pairs,
-        languages=options.languages,
-        min_score=options.min_score,
-        barred=EvaluationSentences.shipped(),
-    )
-    test = read_pairs(options.test, languages=pairs.languages, least=LEAST_TEST) if options.test else None
-    return pairs, test
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from tests.training.alignment.files import PAIRS, write_pairs
 from training.alignment.candidates import Candidate
 from training.alignment.layers import Layer
 from training.alignment.output import write_checkpoint
-from training.alignment.probe import embed_probe, losses_of, probe_scores
+from training.alignment.scores import embed_probe, lost_points, probe_scores
 from training.evaluation.bitext import score_bitext
 
 QUICK = ["--epochs", "2", "--learning-rate", "0.01"]
@@ -97,7 +97,7 @@ def test_a_head_that_harms_a_language_is_refused_unless_forced(
     assert not (tmp_path / "out" / "model").exists()
     assert main([*options, "--force"]) == 0
     probe = load_manifest(tmp_path / "out" / "model").evaluation["alignment"]["probe"]
-    assert losses_of(probe["before"], probe["after"])
+    assert lost_points(probe["before"], probe["after"])
 
 
 def test_refusal_is_one_sentence_and_writes_nothing(

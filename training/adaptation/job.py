@@ -1,46 +1,40 @@
-"""Pairs and a model to a better model, top to bottom. Knows the order of the steps; writes no file of the user's.
-
-Shapes: N texts, D dims.
-"""
+"""From pairs and a model to adapted weights. Writes no file of the user's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-
-import numpy as np
 
 from training.adaptation.lesson import kept_texts, make_lesson
 from training.adaptation.pieces import with_new_pieces
 from training.adaptation.start import Fertility, Start, check_known, fertility
-from training.adaptation.trainer import Settings, copy_state, keep_rows, mover, train_lesson
+from training.adaptation.trainer import Settings, keep_rows, move_weights, train_lesson
 from training.alignment.candidates import choose
-from training.alignment.job import Sides, sts_scores
-from training.alignment.pairs import Pair, PairFile, Split
-from training.alignment.probe import ProbeScores, embed_probe, losses_of, probe_scores
-from training.alignment.vectors import Known
+from training.alignment.pairs import Pair
+from training.alignment.scores import (
+    PairTask,
+    Scores,
+    embed_pairs,
+    embed_probe,
+    is_known,
+    lost_points,
+    probe_scores,
+    sts_scores,
+)
 from training.evaluation.bitext import score_bitext
-from training.evaluation.encoders import Model, TextEncoder
-from training.evaluation.vectors import Encode, unit_rows
+from training.evaluation.encoders import TextEncoder
+from training.evaluation.vectors import Encode, each_text_once
 from training.system.device import pick_device
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # how far the weights are moved towards the trained ones
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is adapted.
+class Task(PairTask):
+    """A served model, pairs, and the weights to train.  new_pieces: how many at most."""
 
-    model: as it is served before.  data: folder with stsb or eval/stsb, or None.  new_pieces: how many at most.
-    """
-
-    model: Model
     start: Start
-    pairs: PairFile
-    split: Split
-    data: Path | None = None
     settings: Settings = field(default_factory=Settings)
     new_pieces: int = 0
 
@@ -60,7 +54,7 @@ class Training:
     start: the trained model, its vocabulary with the new pieces.  pieces: how many are new.
     cut: how the vocabulary before cut both sides of the training pairs.  fertility: how that of `start` does.
     before_p1: of dev.  candidates: the best on dev first.
-    lost: of those that were looked at, by strength: what each language lost beyond the limit, on the probe and on STS.
+    lost: strength -> points lost beyond the limit, on the probe and on STS; only strengths that were measured.
     """
 
     start: Start
@@ -70,17 +64,7 @@ class Training:
     before_p1: float
     candidates: list[Candidate]
     chosen: Candidate
-    lost: dict[float, ProbeScores]
-
-
-@dataclass(frozen=True)
-class Served:
-    """What a served model scores.  test: P@1 and P@5 x 100.  sides: unit vectors of the test, for the plot."""
-
-    test: ProbeScores
-    probe: ProbeScores
-    sts: ProbeScores
-    sides: Sides
+    lost: dict[float, Scores]
 
 
 def adapt(task: Task) -> Training:
@@ -88,99 +72,71 @@ def adapt(task: Task) -> Training:
 
     Raises: AlignmentError: the tokenizer does not know a language, no piece can be added, or training diverges.
     """
-    languages = task.model.languages
+    pair, known, pairs = task.pairs.languages, task.model.languages, task.split.train
     start, added = task.start, 0
-    cut = found = fertility_of(task, start)
+    cut = new_cut = _fertility(pairs, start)
     if task.new_pieces:
-        sides = [side for side in (0, 1) if not is_known(task.pairs.languages[side], languages)]
-        start, added = with_new_pieces(start, task.split.train, sides, task.new_pieces)
-        found = fertility_of(task, start)
-    for column, (one, language) in enumerate(zip(found, task.pairs.languages, strict=True), start=1):
-        check_known(one, column=column, language=language)
+        sides = [side for side in (0, 1) if not is_known(pair[side], known)]
+        start, added = with_new_pieces(start, pairs, sides, task.new_pieces)
+        new_cut = _fertility(pairs, start)
+    for column, (side_cut, language) in enumerate(zip(new_cut, pair, strict=True), start=1):
+        check_known(side_cut, column=column, language=language)
     device = pick_device()
     model = start.model.to(device)
-
-    def encoder_of(start: Start) -> TextEncoder:
-        return TextEncoder(model, start.tokenizer, max_length=start.max_length, bf16=True)
-
-    def elsewhere(encode: Encode) -> tuple[ProbeScores, ProbeScores]:
-        known = Known(encode, "similarity")
-        return probe_scores(embed_probe(encode, languages)), sts_scores(known, task.data, languages)
-
-    encode = encoder_of(task.start)  # the vocabulary before reads the same rows
-    before_p1, (probe, sts) = p1_of(task.split.dev, encode), elsewhere(encode)
-    encode = encoder_of(start)
+    old_encode, encode = (
+        TextEncoder(model, one.tokenizer, max_length=one.max_length, bf16=True) for one in (task.start, start)
+    )
+    before_p1, (probe, sts) = _dev_p1(task, old_encode), _language_scores(task, old_encode)
     lesson = make_lesson(
-        task.split.train,
-        kept_texts(languages),
-        partial(in_steps, encode),
+        pairs,
+        kept_texts(known),
+        each_text_once(encode, bar="labels"),
         start.tokenizer,
-        anchor=anchor_of(task.pairs.languages, languages),
+        anchor=anchor_of(pair, known),
         max_length=task.settings.max_length,
     )
-    before = copy_state(model)
+    before = deepcopy(model.state_dict())
     train_lesson(model, lesson, task.settings, device)
-    after = copy_state(model)
+    after = deepcopy(model.state_dict())
     keep_rows(before, after, added)
-    move = mover(model, before, after)
+    candidates = []
+    for strength in STRENGTHS:
+        move_weights(model, before, after, strength)
+        candidates.append(Candidate(strength, _dev_p1(task, encode)))
+    candidates.sort(key=lambda candidate: -candidate.dev_p1)  # of equals, the weaker first
+    lost: dict[float, Scores] = {}
 
-    def candidate(strength: float) -> Candidate:
-        move(strength)
-        return Candidate(strength, p1_of(task.split.dev, encode))
+    def is_harmless(candidate: Candidate) -> bool:
+        move_weights(model, before, after, candidate.strength)
+        probe_after, sts_after = _language_scores(task, encode)
+        lost[candidate.strength] = lost_points(probe, probe_after) | lost_points(sts, sts_after)
+        return not lost[candidate.strength]
 
-    def harmless(one: Candidate) -> bool:
-        move(one.strength)
-        probe_then, sts_then = elsewhere(encode)
-        lost[one.strength] = losses_of(probe, probe_then) | losses_of(sts, sts_then)
-        return not lost[one.strength]
-
-    lost: dict[float, ProbeScores] = {}
-    candidates = sorted(map(candidate, STRENGTHS), key=lambda one: -one.dev_p1)  # of equals, the weaker first
-    chosen, _ = choose(candidates, harmless)
-    move(chosen.strength)
+    chosen = choose(candidates, is_harmless)
+    move_weights(model, before, after, chosen.strength)
     model.cpu()
-    return Training(start, added, cut, found, before_p1, candidates, chosen, lost)
-
-
-def fertility_of(task: Task, start: Start) -> tuple[Fertility, Fertility]:
-    """Of both sides of the training pairs."""
-    left, right = ([pair[side] for pair in task.split.train] for side in (0, 1))
-    return fertility(left, start.tokenizer), fertility(right, start.tokenizer)
-
-
-def is_known(language: str, known: Sequence[str] | None) -> bool:
-    """Whether a model was taught a language, with or without a script behind (zh_Hant); None: it does not say."""
-    return language.split("_")[0] in {one.split("_")[0] for one in known or ()}
+    return Training(start, added, cut, new_cut, before_p1, candidates, chosen, lost)
 
 
 def anchor_of(languages: tuple[str, str], known: Sequence[str] | None) -> int | None:
-    """The side that the model knows, where it knows one alone: its vectors are the labels of both."""
-    if known is None:
-        return None
+    """The side whose vectors are the labels of both: the one the model knows, if it knows only one."""
     knows = [is_known(language, known) for language in languages]
     return None if knows[0] == knows[1] else knows.index(True)
 
 
-def served_scores(model: Model, task: Task, *, name: str) -> Served:
-    """Measure a served model on the test pairs, the probe and STS.  name: of the bars."""
-    known = Known(model.encode, name)
-    known.learn([text for pair in task.split.test for text in pair])
-    left, right = (unit_rows(known([pair[side] for pair in task.split.test])) for side in (0, 1))
-    probe = probe_scores(embed_probe(known, task.model.languages))
-    return Served(score_bitext(left, right), probe, sts_scores(known, task.data, task.model.languages), (left, right))
+def _fertility(pairs: Sequence[Pair], start: Start) -> tuple[Fertility, Fertility]:
+    """How the vocabulary cuts both sides."""
+    left, right = ([pair[side] for pair in pairs] for side in (0, 1))
+    return fertility(left, start.tokenizer), fertility(right, start.tokenizer)
 
 
-def lost_of(before: Served, after: Served) -> ProbeScores:
-    """What lost more than is allowed."""
-    return losses_of(before.probe, after.probe) | losses_of(before.sts, after.sts)
+def _dev_p1(task: Task, encode: Encode) -> float:
+    """P@1 x 100 of the dev pairs, both ways averaged."""
+    return score_bitext(*embed_pairs(task.split.dev, encode))["p1"]
 
 
-def p1_of(pairs: Sequence[Pair], encode: Encode) -> float:
-    """P@1 x 100, both ways averaged."""
-    left, right = (unit_rows(encode([pair[side] for pair in pairs])) for side in (0, 1))
-    return score_bitext(left, right)["p1"]
-
-
-def in_steps(encode: Encode, texts: Sequence[str]) -> np.ndarray:
-    """The vectors, (N, D), with progress."""
-    return Known(encode, "labels")(texts)
+def _language_scores(task: Task, encode: Encode) -> tuple[Scores, Scores]:
+    """On the probe and on STS."""
+    languages = task.model.languages
+    probe = probe_scores(embed_probe(encode, languages))
+    return probe, sts_scores(each_text_once(encode, bar="similarity"), task.data, languages)

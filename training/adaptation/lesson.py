@@ -1,4 +1,4 @@
-"""What a model is taught: a user's pairs both ways round, and texts whose vectors shall stay as they are.
+"""What a model is taught: a user's pairs in both directions, and texts whose vectors must stay as they are.
 
 Shapes: U distinct texts, P pairs, K texts to keep, D dims.
 """
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from training.alignment.pairs import Pair
+from training.alignment.scores import is_known
 from training.corpora.corpus import Corpus
 from training.evaluation.lines import read_lines
 from training.evaluation.vectors import Encode, unit_rows
@@ -26,9 +27,9 @@ KEPT_SHARE = 0.5  # texts to keep for each pair, in a pass
 
 @dataclass(frozen=True)
 class Lesson:
-    """Pairs of a corpus: P of the user's, the same P the other way round, and K texts with themselves.
+    """Pairs of a corpus: P of the user's, the same P in the other direction, and K texts with themselves.
 
-    labels: of a text to keep its own vector; of a pair's texts what `pair_labels` says.
+    labels: of a text to keep, its own vector; of a pair's texts, see `pair_labels`.
     """
 
     corpus: Corpus
@@ -58,13 +59,9 @@ class Passes:
 
 
 def kept_texts(languages: Sequence[str] | None) -> list[str]:
-    """The small text that ships with the command: 20 sentences a language, none of them in the probe.
-
-    Args: languages: that the model knows, with or without a script behind (zh_Hant); None: it does not say, so all.
-    """
-    known = {language.split("_")[0] for language in languages or ()}
+    """20 sentences of each language that the model knows (None: of all); none of them is in the probe."""
     rows = (line.split("\t") for line in read_lines(KEPT_TEXT))
-    return [text for language, text in rows if languages is None or language in known]
+    return [text for language, text in rows if languages is None or is_known(language, languages)]
 
 
 def make_lesson(
@@ -77,12 +74,10 @@ def make_lesson(
     max_length: int,
 ) -> Lesson:
     """Args: encode: the model before training.  anchor: see `pair_labels`.  max_length: tokens of a text."""
-    number = {text: row for row, text in enumerate(dict.fromkeys([text for pair in pairs for text in pair] + [*kept]))}
-    texts = list(number)
-    left_P, right_P, kept_K = (
-        np.array([number[text] for text in side], dtype=np.int32)
-        for side in ([left for left, _ in pairs], [right for _, right in pairs], kept)
-    )
+    texts = list(dict.fromkeys([text for pair in pairs for text in pair] + [*kept]))
+    number = {text: row for row, text in enumerate(texts)}
+    left_P, right_P = np.array([(number[left], number[right]) for left, right in pairs], dtype=np.int32).T
+    kept_K = np.array([number[text] for text in kept], dtype=np.int32)
     english = np.concatenate([left_P, right_P, kept_K])
     corpus = Corpus(
         texts=texts,
@@ -105,9 +100,9 @@ def make_lesson(
 def pair_labels(
     vector_UD: NDArray[np.float32], left_P: NDArray[np.int32], right_P: NDArray[np.int32], anchor: int | None
 ) -> NDArray[np.float32]:
-    """The label of each text, norm 1: the mean over its pairs; of a text without a pair its own vector.
+    """The label of each text, norm 1: the mean over its pairs, or its own vector if it has no pair.
 
-    Args: anchor: the side whose own vector is the pair's label, 0 or 1; None: the middle of both.
+    Args: anchor: the side whose vector is the pair's label, 0 or 1; None: the middle of both.
     """
     unit_UD = unit_rows(vector_UD)
     sides = [unit_UD[rows] for rows in (left_P, right_P)]

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from training.adaptation.lesson import kept_texts
 from training.adaptation.start import Start
 from training.alignment.pairs import Pair
-from training.alignment.probe import read_probe
+from training.alignment.scores import read_probe
 from training.errors import AlignmentError, ConfigError
 from training.models.encoder import CrossletEncoder, word_table
 from training.models.lexical import bags_of, solve_ridge
@@ -26,9 +26,9 @@ RIDGE, ITERATIONS = 1.0, 40  # of the lexical start, as in training
 
 
 def with_new_pieces(start: Start, pairs: Sequence[Pair], sides: Sequence[int], most: int) -> tuple[Start, int]:
-    """A start that shares the model, whose vocabulary has up to so many more pieces; and how many it has.
+    """A start with the same model and up to `most` more pieces in its vocabulary; and how many were added.
 
-    Args:   sides: of the pairs, whose language the model was not taught.
+    Args:   sides: those in a language that the model was not taught.
     Raises: AlignmentError: there is no such side, or the vocabulary is of a kind that cannot be extended.
     """
     if not sides:
@@ -72,10 +72,8 @@ def fit_rows(
 
     Args: side: of the pairs, whose pieces are new.
     """
-    own, other = (
-        bags_of(tokenizer([pair[one] for pair in pairs], add_special_tokens=False)["input_ids"], len(table_VW))
-        for one in (side, 1 - side)
-    )
+    texts = [[pair[one] for pair in pairs] for one in (side, 1 - side)]
+    own, other = (bags_of(tokenizer(side_, add_special_tokens=False)["input_ids"], len(table_VW)) for side_ in texts)
     new, word_VW = slice(len(table_VW) - added, None), table_VW.numpy()
     rest_NW = other @ word_VW - own[:, : new.start] @ word_VW[: new.start]
     table_VW[new] = solve_ridge(

@@ -1,4 +1,4 @@
-"""The model that training goes on from, a checkpoint of this project as one, and how its tokenizer cuts the pairs."""
+"""Opens a checkpoint to train further, and measures how its tokenizer cuts the pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_UNKNOWN = 0.3  # share of the pieces
 
 @dataclass(frozen=True)
 class Start:
-    """A model to train, with eager attention, and what is known of it.  record: as in `crosslet.json`."""
+    """A model to train, with eager attention.  record: as in `crosslet.json`."""
 
     model: SentenceEncoder
     tokenizer: PreTrainedTokenizerFast
@@ -32,10 +32,7 @@ class Start:
 
 
 def open_checkpoint(folder: Path) -> Start:
-    """Open a checkpoint with its record.
-
-    Raises: AlignmentError: it is none, or cannot be trained further.
-    """
+    """Raises: AlignmentError: the folder is no checkpoint with its record, or cannot be trained further."""
     if not (folder / RECORD_FILE).is_file():
         raise AlignmentError(
             f"{folder} is neither an artifact (manifest.json) nor a checkpoint of this project ({RECORD_FILE}); "
@@ -51,28 +48,27 @@ def open_checkpoint(folder: Path) -> Start:
 
 @dataclass(frozen=True)
 class Fertility:
-    """Of a side.  A word is what stands between spaces.  unknown: share of the pieces."""
+    """How a tokenizer cuts texts.  A word is what stands between spaces.  unknown: share of the pieces."""
 
-    pieces: int
     pieces_a_word: float
     characters_a_piece: float
     unknown: float
 
 
 def fertility(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Fertility:
-    """Special tokens are not counted."""
+    """Count pieces without special tokens."""
     rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     pieces = sum(map(len, rows))
     unknown = sum(row.count(tokenizer.unk_token_id) for row in rows)
-    words, characters = (sum(map(len, parts)) for parts in ([text.split() for text in texts], texts))
-    return Fertility(pieces, pieces / max(words, 1), characters / max(pieces, 1), unknown / max(pieces, 1))
+    words, characters = sum(len(text.split()) for text in texts), sum(map(len, texts))
+    return Fertility(pieces / max(words, 1), characters / max(pieces, 1), unknown / max(pieces, 1))
 
 
-def check_known(found: Fertility, *, column: int, language: str) -> None:
+def check_known(cut: Fertility, *, column: int, language: str) -> None:
     """Raises: AlignmentError: the tokenizer does not know the language's characters: nothing can be learnt."""
-    if found.unknown > MOST_UNKNOWN:
+    if cut.unknown > MOST_UNKNOWN:
         raise AlignmentError(
-            f"the model's vocabulary does not know {100 * found.unknown:.0f} % of the pieces of column {column} "
+            f"the model's vocabulary does not know {100 * cut.unknown:.0f} % of the pieces of column {column} "
             f"({language}); {100 * MOST_UNKNOWN:.0f} % are allowed. --new-pieces 1000 adds pieces of that language, "
             "or distil a model whose vocabulary has it (docs/guide/adapt.md)"
         )

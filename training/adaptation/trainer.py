@@ -1,11 +1,11 @@
-"""Trains a model on a lesson, and moves its weights part of the way. Knows weights; knows no file of the user's."""
+"""Trains a model on a lesson, and moves its weights part of the way."""
 
 from __future__ import annotations
 
 import math
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -34,7 +34,7 @@ State = dict[str, Tensor]
 class Settings:
     """How a model is trained.
 
-    Stage 4 with the diagonal as labels: a thousand pairs have few sentences that are alike, which soft labels need.
+    As in stage 4, with the diagonal as labels: a thousand pairs have few sentences that are alike, as soft labels need.
     rate: None: that of `RATES`.  round_words: train with a word table that is rounded as it will be stored.
     """
 
@@ -47,7 +47,7 @@ class Settings:
     round_words: bool = False
 
     def stage(self) -> ContrastiveConfig:
-        """As stage 4 has it."""
+        """The settings of stage 4."""
         rate = self.rate or RATES[self.unfreeze]
         return ContrastiveConfig(
             epochs=self.epochs,
@@ -89,22 +89,13 @@ def freeze(model: SentenceEncoder, unfreeze: Unfrozen) -> None:
         word_table(model.encoder).requires_grad_(True)
 
 
-def copy_state(model: SentenceEncoder) -> State:
-    """A copy of the weights."""
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
 def keep_rows(before: State, after: State, added: int) -> None:
-    """Give `before` the last rows of the word table of `after`: no other language has these, so none can be harmed."""
+    """Copy the new rows of the word table from `after` to `before`: no other language uses them."""
     for name, table in before.items():
         if added and re.fullmatch(r".*\.word_embeddings\.(table\.)?weight", name):
             table[-added:] = after[name][-added:]
 
 
-def mover(model: SentenceEncoder, before: State, after: State) -> Callable[[float], None]:
-    """A function that sets the weights part of the way from before to after (Wortsman et al. 2022, WiSE-FT)."""
-
-    def move(strength: float) -> None:
-        model.load_state_dict({name: torch.lerp(old, after[name], strength) for name, old in before.items()})
-
-    return move
+def move_weights(model: SentenceEncoder, before: State, after: State, strength: float) -> None:
+    """Set the weights part of the way from before to after (Wortsman et al. 2022, WiSE-FT)."""
+    model.load_state_dict({name: torch.lerp(old, after[name], strength) for name, old in before.items()})

@@ -1,20 +1,20 @@
-"""Makes the heads that may be served, trained ones and closed forms, and chooses one. Knows vectors; no text, no file.
+"""Makes the heads that may be served, trained ones and closed forms, and chooses one.
 
 Shapes: N pairs, D dims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
+from scipy.linalg import orthogonal_procrustes
 
 from training.alignment.layers import Head, Layer, Layers, Means, Vectors, apply
 from training.alignment.trainer import Pairs, Progress, Settings, train_head
 from training.evaluation.bitext import score_bitext
-from training.evaluation.vectors import unit_rows
 from training.models.labels import linear_fit
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 STRENGTHS = (1.0, 0.5, 0.25)  # of the siamese head: how far from the identity it is moved
 PENALTIES = (1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0)  # of the midpoint ridge
 SHRINKAGES = (0.01, 0.1, 0.3, 1.0, 2.0, 4.0)  # of the whitening
-RIDGE = 0.001  # in mean squares of an input
+RIDGE = 0.001  # penalty of a ridge regression, in mean squares of an input
 
 
 @dataclass(frozen=True)
@@ -38,47 +38,35 @@ def make_candidates(
     train: Pairs, dev: Pairs, settings: Settings, method: Method, progress: Progress = lambda epoch: None
 ) -> list[Candidate]:
     """Heads of a method, the best on dev first; of equals, the weaker. All take vectors at unit length."""
-    found = []
+    heads: dict[str, Layers] = {}
     if method in ("best", "siamese"):
-        trained = train_head(train, dev, settings, progress)
+        layers = train_head(train, dev, settings, progress).layers
         strengths = STRENGTHS if settings.structure == "linear" else (1.0,)
-        found += [
-            _candidate(f"siamese, strength {strength:g}", _weakened(trained.layers, strength), train, dev)
-            for strength in strengths
-        ]
-    sides = unit_rows(train.source_ND), unit_rows(train.target_ND)
+        heads |= {f"siamese, strength {strength:g}": _weakened(layers, strength) for strength in strengths}
     if method in ("best", "midpoint"):
-        found += [
-            _candidate(f"midpoint ridge {penalty:g}", (midpoint_ridge(*sides, penalty=penalty),), train, dev)
-            for penalty in PENALTIES
-        ]
+        heads |= {f"midpoint ridge {value:g}": (midpoint_ridge(*train.sides, penalty=value),) for value in PENALTIES}
     if method in ("best", "whitening"):
-        found += [
-            _candidate(f"whitening {shrinkage:g}", (whitening(*sides, shrinkage=shrinkage),), train, dev)
-            for shrinkage in SHRINKAGES
-        ]
-    found.reverse()
-    return sorted(found, key=lambda candidate: -candidate.dev_p1)
+        heads |= {f"whitening {value:g}": (whitening(*train.sides, shrinkage=value),) for value in SHRINKAGES}
+    candidates = [_candidate(name, layers, train, dev) for name, layers in heads.items()]
+    candidates.sort(key=lambda candidate: candidate.dev_p1)  # of equals, the weaker comes later
+    return candidates[::-1]
 
 
-def choose(candidates: Sequence[T], harmless: Callable[[T], bool]) -> tuple[T, bool]:
-    """The first candidate that harms no language, else the first of all; and whether it is harmless."""
-    for candidate in candidates:
-        if harmless(candidate):
-            return candidate, True
-    return candidates[0], False
+def choose(candidates: Sequence[T], harmless: Callable[[T], bool]) -> T:
+    """The first candidate that harms no language, else the first of all."""
+    return next(filter(harmless, candidates), candidates[0])
 
 
 def _candidate(name: str, layers: Layers, train: Pairs, dev: Pairs) -> Candidate:
-    mapped = [apply(layers, unit_rows(side)) for side in (train.source_ND, train.target_ND)]
-    candidate = Candidate(layers, Means.joint(*mapped).source_D, name, 0.0)
+    means = Means.joint(*(apply(layers, side) for side in train.sides))
+    candidate = Candidate(layers, means.source_D, name, 0.0)
     return replace(candidate, dev_p1=score_bitext(candidate(dev.source_ND), candidate(dev.target_ND))["p1"])
 
 
-def _weakened(layers: Iterable[Layer], strength: float) -> Layers:
+def _weakened(layers: Layers, strength: float) -> Layers:
     """Part of the way from the identity to linear layers."""
     if strength == 1:
-        return tuple(layers)
+        return layers
     part = np.float32(strength)
     return tuple(
         replace(
@@ -93,10 +81,10 @@ def _weakened(layers: Iterable[Layer], strength: float) -> Layers:
 def procrustes(source_ND: Vectors, target_ND: Vectors) -> Layer:
     """The rotation of the source side that brings it nearest to the target side (Schönemann 1966).
 
-    One side alone goes through it, so a model that does not know a text's language cannot serve it.
+    Only one side goes through it, so a model that does not know a text's language cannot serve it.
     """
-    left_DD, _, right_DD = np.linalg.svd(target_ND.T.astype(np.float64) @ source_ND.astype(np.float64))
-    return Layer((left_DD @ right_DD).astype(np.float32), np.zeros(source_ND.shape[1], np.float32))
+    rotation_DD, _ = orthogonal_procrustes(source_ND.astype(np.float64), target_ND.astype(np.float64))
+    return Layer(rotation_DD.T.astype(np.float32), np.zeros(len(rotation_DD), np.float32))
 
 
 def ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float = RIDGE) -> Layer:
@@ -104,11 +92,11 @@ def ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float = RIDGE) -> 
     return Layer(*linear_fit(source_ND, target_ND, ridge=penalty))
 
 
-def midpoint_ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float = RIDGE) -> Layer:
+def midpoint_ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float) -> Layer:
     """The affine map that takes both sides to the middle of their pair, by ridge regression towards the identity.
 
-    Both sides go through it, as through a siamese head: it can be served. Where the pairs say little, and all the more
-    the higher the penalty, it leaves vectors where they are.
+    Both sides go through it, as through a siamese head: it can be served. A high penalty, and directions of which the
+    pairs say little, leave vectors where they are.
     """
     half_ND = (target_ND - source_ND) / 2
     both = np.concatenate([source_ND, target_ND])
@@ -117,10 +105,10 @@ def midpoint_ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float = R
 
 
 def whitening(source_ND: Vectors, target_ND: Vectors, *, shrinkage: float) -> Layer:
-    """Makes the directions in which translations differ shorter (relevant component analysis, Bar-Hillel et al. 2003).
+    """Shortens the directions in which translations differ (relevant component analysis, Bar-Hillel et al. 2003).
 
     Both sides go through (S + shrinkage I)^(-1/2), S the covariance of the differences, its mean variance 1. It can be
-    served. The higher the shrinkage, the less vectors change but for their length.
+    served. With a high shrinkage vectors change in length only.
     """
     difference_ND = (source_ND - target_ND).astype(np.float64)
     covariance_DD = difference_ND.T @ difference_ND

@@ -1,15 +1,14 @@
-"""The siamese head: the same one or two layers for both languages. Knows vectors; knows no text and no training.
+"""The siamese head: the same one or two layers for both languages.
 
 Shapes: N sentences, D dims.
 """
 
 from __future__ import annotations
 
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from training.alignment.layers import Activation, Layer, Layers
 
@@ -23,11 +22,10 @@ LAYERS: dict[Structure, tuple[Activation, ...]] = {  # what follows each linear 
     "two-tanh": ("tanh", "tanh"),
 }
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU}
-DROPOUT = 0.2
 
 
-class SiameseHead(nn.Module):
-    """Eq. (1), Huang et al. 2023: one head through which the vectors of both languages go.
+class SiameseHead(nn.Sequential):
+    """Eq. (1), Huang et al. 2023: one head through which the vectors of both languages go, (N, D) -> (N, D).
 
     Args:
         dim: D.
@@ -44,44 +42,24 @@ class SiameseHead(nn.Module):
         *,
         bias: bool = True,
         start: Start = "identity",
-        dropout: float = DROPOUT,
+        dropout: float = 0.0,
     ) -> None:
-        super().__init__()
         self.activations = LAYERS[structure]
-        linears = [nn.Linear(dim, dim, bias=bias) for _ in self.activations]
-        self.linears = nn.ModuleList(linears)
-        self.functions = nn.ModuleList(ACTIVATIONS[name]() for name in self.activations)
-        self.dropout = nn.Dropout(dropout)
-        if start == "identity":
-            for linear in linears:
+        modules: list[nn.Module] = []
+        for activation in self.activations:
+            linear = nn.Linear(dim, dim, bias=bias)
+            if start == "identity":
                 nn.init.eye_(linear.weight)
                 if bias:
                     nn.init.zeros_(linear.bias)
-
-    def forward(self, vector_BD: Tensor) -> Tensor:
-        """(B, D) -> (B, D)."""
-        for linear, function in zip(self.linears, self.functions, strict=True):
-            vector_BD = self.dropout(function(linear(vector_BD)))
-        return vector_BD
+            modules += [linear, ACTIVATIONS[activation](), nn.Dropout(dropout)]
+        super().__init__(*modules)
 
     def layers(self) -> Layers:
         """What is served: copies of the weights."""
-        linears = (cast("nn.Linear", linear) for linear in self.linears)
-        return tuple(_served(linear, activation) for linear, activation in zip(linears, self.activations, strict=True))
-
-
-def _served(linear: nn.Linear, activation: Activation) -> Layer:
-    state = {name: tensor.detach().cpu().numpy().copy() for name, tensor in linear.state_dict().items()}
-    return Layer(state["weight"], state.get("bias", np.zeros(linear.out_features, np.float32)), activation)
-
-
-def copy_of(head: SiameseHead) -> dict[str, Tensor]:
-    """The weights as they are now."""
-    return {name: tensor.detach().clone() for name, tensor in head.state_dict().items()}
-
-
-def seeded_head(dim: int, structure: Structure, *, bias: bool, start: Start, dropout: float, seed: int) -> SiameseHead:
-    """A head whose random start is of this seed alone."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return SiameseHead(dim, structure, bias=bias, start=start, dropout=dropout)
+        layers = []
+        for linear, activation in zip(list(self)[::3], self.activations, strict=True):
+            state = {name: tensor.detach().cpu().numpy().copy() for name, tensor in linear.state_dict().items()}
+            no_bias_D = np.zeros(len(state["weight"]), np.float32)
+            layers.append(Layer(state["weight"], state.get("bias", no_bias_D), activation))
+        return tuple(layers)

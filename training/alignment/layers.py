@@ -1,4 +1,4 @@
-"""What vectors go through: layers of a head, unit length, less a mean. Numpy alone: a graph is edited without torch.
+"""Layers of a head, unit length and centring, in numpy: the exporter applies them without torch.
 
 Shapes: N sentences, D dims.
 """
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from training.evaluation.vectors import unit_rows
 
 Vectors = NDArray[np.float32]
+Sides = tuple[Vectors, Vectors]  # of both languages; row i of one translates row i of the other
 Activation = Literal["identity", "tanh", "relu"]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer as it is served.  weight_DD: rows are outputs, as in torch.  bias_D: zeros where there is none."""
+    """One layer as it is served.  weight_DD: rows are outputs, as in torch.  bias_D: zeros if there is none."""
 
     weight_DD: Vectors
     bias_D: Vectors
@@ -67,7 +68,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Means:
-    """What is subtracted: of each side its own mean, or of both the same.
+    """The mean that is subtracted from each side.
 
     The paper centres each language by its own mean. A served model does not know a text's language: it has one mean.
     """
@@ -82,17 +83,12 @@ class Means:
 
     @classmethod
     def joint(cls, source_ND: Vectors, target_ND: Vectors) -> Means:
-        """The mean of both sides' unit vectors, each side with half of the weight."""
+        """The mean of both sides' unit vectors; both sides weigh the same."""
         own = cls.by_language(source_ND, target_ND)
         mean_D = (own.source_D + own.target_D) / np.float32(2)
         return cls(mean_D, mean_D)
 
-    @classmethod
-    def none(cls, dim: int) -> Means:
-        """Nothing is subtracted."""
-        return cls(np.zeros(dim, np.float32), np.zeros(dim, np.float32))
-
-    def __call__(self, source_ND: Vectors, target_ND: Vectors) -> tuple[Vectors, Vectors]:
+    def __call__(self, source_ND: Vectors, target_ND: Vectors) -> Sides:
         """Both sides by unit-center-unit."""
         return unit_center_unit(source_ND, self.source_D), unit_center_unit(target_ND, self.target_D)
 

@@ -1,7 +1,7 @@
 """The contrastive loss of Huang et al. 2023, its distances, and its negatives. Pure: tensors in, tensors out.
 
 The negatives are the batch's own targets, one for each pair, so that there are as many as positives. The paper names
-three strategies and defines none; these are the readings:
+three strategies and defines none. We read them so:
 
     random     any other target of the batch
     farthest   "worst" as its section 4.5.10 argues: the least similar, since similar negatives are said to harm
@@ -13,7 +13,6 @@ Shapes: B pairs, D dims of a sentence vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -27,30 +26,18 @@ Negatives = Literal["random", "farthest", "hardest", "average", "none"]  # none:
 STRATEGIES: tuple[Negatives, ...] = get_args(Negatives)
 
 
-def euclidean(left_BD: Tensor, right_BD: Tensor) -> Tensor:
-    """Eq. (3), Huang et al. 2023: the length of the difference, (B,). Any leading shapes that broadcast will do."""
-    return (left_BD - right_BD).square().sum(dim=-1).clamp_min(TINY).sqrt()
+def paired_distances(left_BD: Tensor, right_BD: Tensor, distance: Distance) -> Tensor:
+    """The distance of each pair, (B,). Euclidean: Eq. (3), Huang et al. 2023. Manhattan: up to sqrt(D) times that."""
+    if distance == "cosine":
+        return 1 - F.cosine_similarity(left_BD, right_BD, dim=-1)
+    difference_BD = left_BD - right_BD
+    if distance == "manhattan":
+        return difference_BD.abs().sum(dim=-1)
+    return difference_BD.square().sum(dim=-1).clamp_min(TINY).sqrt()
 
 
-def manhattan(left_BD: Tensor, right_BD: Tensor) -> Tensor:
-    """The sum of absolute differences, (B,): up to sqrt(D) times the Euclidean distance."""
-    return (left_BD - right_BD).abs().sum(dim=-1)
-
-
-def cosine(left_BD: Tensor, right_BD: Tensor) -> Tensor:
-    """1 less the cosine, (B,): between 0 and 2."""
-    return 1 - F.cosine_similarity(left_BD, right_BD, dim=-1)
-
-
-FUNCTIONS: dict[Distance, Callable[[Tensor, Tensor], Tensor]] = {
-    "euclidean": euclidean,
-    "manhattan": manhattan,
-    "cosine": cosine,
-}
-
-
-def distances(left_BD: Tensor, right_BD: Tensor, distance: Distance) -> Tensor:
-    """Between all of one side and all of the other: (B, B)."""
+def all_distances(left_BD: Tensor, right_BD: Tensor, distance: Distance) -> Tensor:
+    """The distances between all of one side and all of the other: (B, B)."""
     if distance == "cosine":
         return 1 - F.normalize(left_BD, dim=-1) @ F.normalize(right_BD, dim=-1).T
     return torch.cdist(left_BD, right_BD, p=1 if distance == "manhattan" else 2)
@@ -66,7 +53,7 @@ def pair_loss(left_BD: Tensor, right_BD: Tensor, unlike_B: Tensor, *, distance: 
              none for the others.
     Returns: a scalar.
     """
-    distance_B = FUNCTIONS[distance](left_BD, right_BD)
+    distance_B = paired_distances(left_BD, right_BD, distance)
     unlike_B = unlike_B.to(distance_B.dtype)
     parallel_B = (1 - unlike_B) * distance_B.square()
     others_B = unlike_B * (margin - distance_B).clamp_min(0).square()
@@ -76,12 +63,10 @@ def pair_loss(left_BD: Tensor, right_BD: Tensor, unlike_B: Tensor, *, distance: 
 def choose_negatives(
     distance_BB: Tensor, same_BB: Tensor, strategy: Negatives, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A negative for each pair that has one.
+    """Choose a negative for each pair that has one.
 
-    Args:    distance_BB: of source i to target j.  same_BB: whether target j translates source i; the diagonal does.
-             generator: of the random ones.
-    Returns: the rows of the sources and of their targets, (P,) int64 both: P pairs have a target that is none of
-             theirs.
+    Args:    distance_BB: of source i to target j.  same_BB: see `same_pairs`.  generator: for random negatives.
+    Returns: the rows of the sources and of their targets, both (P,) int64: P pairs have a possible negative.
     """
     possible_BB = ~same_BB
     if strategy == "none":

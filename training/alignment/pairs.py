@@ -1,4 +1,4 @@
-"""Reads a file of sentence pairs in any two languages, says in a sentence what is wrong with it, and splits it.
+"""Reads a file of sentence pairs in any two languages, refuses what no head can be learnt from, and splits the pairs.
 
 left<TAB>right               `zh-vi.tsv`, `en-de.news.tsv.gz`: the name says the languages
 score<TAB>left<TAB>right     what `crosslet mine` writes
@@ -6,6 +6,7 @@ score<TAB>left<TAB>right     what `crosslet mine` writes
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -58,24 +59,36 @@ def read_pairs(
 ) -> PairFile:
     """The pairs of a file, plain or .gz, UTF-8; repeats and pairs of equal sides are left out.
 
-    Args:   languages: of the two columns; None: the file's name says them.  min_score: of lines that have a score.
-            least: so many distinct pairs there must be.  barred: sentences whose pairs are left out.
+    Args:   languages: of the two columns; None: the file's name says them.  min_score: for lines that have a score.
+            least: the fewest distinct pairs.  barred: sentences whose pairs are left out.
     Raises: AlignmentError: one sentence that names the file, what is wrong and what would be right.
     """
-    languages = languages or _named(path)
+    if languages is None:
+        match = NAME.fullmatch(path.name)
+        if not match:
+            raise AlignmentError(
+                f"{path.name} does not say its languages; name it like zh-vi.tsv, or give --languages zh,vi"
+            )
+        languages = match["left"], match["right"]
     if languages[0] == languages[1]:
         raise AlignmentError(f"{path} is said to have {languages[0]} on both sides; a pair is of two languages")
-    rows = list(_rows(path, min_score))
-    dropped = Counter({"under the least score": rows.count(None)})
+    rows = list(_read_rows(path, min_score))
     pairs = [row for row in rows if row is not None]
     distinct = list(dict.fromkeys(pairs))
     allowed = [pair for pair in distinct if barred is None or not (pair[0] in barred or pair[1] in barred)]
     unlike = [pair for pair in allowed if matching_key(pair[0]) != matching_key(pair[1])]
-    dropped |= {"repeated": len(pairs) - len(distinct), "in an evaluation set": len(distinct) - len(allowed)}
-    dropped["the same on both sides"] = len(allowed) - len(unlike)
-    if len(allowed) - len(unlike) > MAX_IDENTICAL * len(allowed):
+    alike = len(allowed) - len(unlike)
+    dropped = Counter(
+        {
+            "under the least score": len(rows) - len(pairs),
+            "repeated": len(pairs) - len(distinct),
+            "in an evaluation set": len(distinct) - len(allowed),
+            "the same on both sides": alike,
+        }
+    )
+    if alike > MAX_IDENTICAL * len(allowed):
         raise AlignmentError(
-            f"{path} has {len(allowed) - len(unlike)} pairs of {len(allowed)} with the same text on both sides; "
+            f"{path} has {alike} pairs of {len(allowed)} with the same text on both sides; "
             "the second side is to be a translation"
         )
     if len(unlike) < least:
@@ -84,61 +97,7 @@ def read_pairs(
     return PairFile(path, languages, unlike, +dropped)
 
 
-def check_disjoint(train: PairFile, test: PairFile) -> None:
-    """No sentence that is tested on is trained on, on either side.
-
-    Raises: AlignmentError: says how many lines of the test are.
-    """
-    known = [{matching_key(pair[side]) for pair in train.pairs} for side in (0, 1)]
-    shared = sum(matching_key(left) in known[0] or matching_key(right) in known[1] for left, right in test.pairs)
-    if shared:
-        raise AlignmentError(
-            f"{shared} of the {len(test.pairs)} pairs of {test.path} have a sentence that {train.path} has too; "
-            "take them out of one of the two"
-        )
-
-
-def split_pairs(pairs: Sequence[Pair], share: float, *, most: int, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Most of the pairs, and about a share of them, at most so many; no sentence is on both sides of the split."""
-    groups = _groups(pairs)
-    order = np.random.default_rng(seed).permutation(np.unique(groups))
-    wanted, held = min(most, round(share * len(pairs))), set()
-    sizes, count = np.bincount(groups), 0
-    for group in order:
-        if count + sizes[group] <= wanted:
-            held.add(int(group))
-            count += int(sizes[group])
-    kept = [pair for pair, group in zip(pairs, groups, strict=True) if int(group) not in held]
-    return kept, [pair for pair, group in zip(pairs, groups, strict=True) if int(group) in held]
-
-
-def _groups(pairs: Sequence[Pair]) -> np.ndarray:
-    """A number for each pair; those that share a sentence, or share one with such, have the same."""
-    parent = list(range(len(pairs)))
-
-    def root(row: int) -> int:
-        while parent[row] != row:
-            parent[row] = parent[parent[row]]
-            row = parent[row]
-        return row
-
-    for side in (0, 1):
-        first: dict[str, int] = {}
-        for row, pair in enumerate(pairs):
-            parent[root(row)] = root(first.setdefault(matching_key(pair[side]), row))
-    return np.array([root(row) for row in range(len(pairs))], dtype=np.int64)
-
-
-def _named(path: Path) -> tuple[str, str]:
-    match = NAME.fullmatch(path.name)
-    if not match:
-        raise AlignmentError(
-            f"{path.name} does not say its languages; name it like zh-vi.tsv, or give --languages zh,vi"
-        )
-    return match["left"], match["right"]
-
-
-def _rows(path: Path, min_score: float | None) -> Iterator[Pair | None]:
+def _read_rows(path: Path, min_score: float | None) -> Iterator[Pair | None]:
     """The pair of each line, None where its score is too low."""
     columns = None
     for number, line in numbered_lines(path, error=AlignmentError):
@@ -149,30 +108,28 @@ def _rows(path: Path, min_score: float | None) -> Iterator[Pair | None]:
         where = f"{path} line {number} has {len(cells)} column{'s' * (len(cells) != 1)}"
         if columns not in (2, 3) or len(cells) != columns or not all(cells):
             raise AlignmentError(f"{where}; a line is left<TAB>right, or score<TAB>left<TAB>right, none of them empty")
-        if columns == 2:
-            yield cells[0], cells[1]
-            continue
+        *scores, left, right = cells
         try:
-            score = parse_score(cells[0])
+            is_low = any(parse_score(score) < (-math.inf if min_score is None else min_score) for score in scores)
         except ValueError as exc:
             raise AlignmentError(
                 f"{where}, of which the first is no score; a line is score<TAB>left<TAB>right"
             ) from exc
-        yield None if min_score is not None and score < min_score else (cells[1], cells[2])
+        yield None if is_low else (left, right)
 
 
 def _check_languages(path: Path, languages: tuple[str, str], pairs: Sequence[Pair]) -> None:
-    """Refuse a side that is mostly in another language than it is said to be; texts too short to tell are no sign."""
+    """Refuse a side that is mostly in another language than it is said to be; short texts do not count."""
     for side, language in enumerate(languages):
         check = LanguageCheck(language)
         texts = list(islice((pair[side] for pair in pairs if len(pair[side]) >= MIN_CHARS), CHECKED))
         wrong = [text for text in texts if check.is_wrong(text)]
         if len(wrong) > MOSTLY * len(texts):
             identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-            ((found, _),) = Counter(identifier.classify(text)[0] for text in wrong).most_common(1)
-            both = "one language on both sides: " if found == languages[1 - side] else ""
+            ((likely, _),) = Counter(identifier.classify(text)[0] for text in wrong).most_common(1)
+            both = "one language on both sides: " if likely == languages[1 - side] else ""
             raise AlignmentError(
-                f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {found} in "
+                f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {likely} in "
                 f"{len(wrong)} of {len(texts)} texts; --languages says which they are"
             )
 
@@ -202,3 +159,43 @@ def split_file(pairs: PairFile, test: PairFile | None, *, seed: int) -> Split:
             f"{pairs.path} cannot be split: nearly all of its pairs share sentences; give --test and other pairs"
         )
     return Split(train, dev, measured)
+
+
+def check_disjoint(train: PairFile, test: PairFile) -> None:
+    """Raises: AlignmentError: a sentence of the test is also trained on, on the same side."""
+    known = [{matching_key(pair[side]) for pair in train.pairs} for side in (0, 1)]
+    shared = sum(matching_key(left) in known[0] or matching_key(right) in known[1] for left, right in test.pairs)
+    if shared:
+        raise AlignmentError(
+            f"{shared} of the {len(test.pairs)} pairs of {test.path} have a sentence that {train.path} has too; "
+            "take them out of one of the two"
+        )
+
+
+def split_pairs(pairs: Sequence[Pair], share: float, *, most: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Most of the pairs, and about a share of them, at most `most`; no sentence is on both sides of the split."""
+    groups = _groups(pairs)
+    sizes, held, count = Counter(groups), set(), 0
+    for group in np.random.default_rng(seed).permutation(sorted(sizes)).tolist():
+        if count + sizes[group] <= min(most, round(share * len(pairs))):
+            held.add(group)
+            count += sizes[group]
+    kept = [pair for pair, group in zip(pairs, groups, strict=True) if group not in held]
+    return kept, [pair for pair, group in zip(pairs, groups, strict=True) if group in held]
+
+
+def _groups(pairs: Sequence[Pair]) -> list[int]:
+    """A number for each pair: pairs that share a sentence, directly or through others, have the same."""
+    parent = list(range(len(pairs)))
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    for side in (0, 1):
+        first: dict[str, int] = {}
+        for row, pair in enumerate(pairs):
+            parent[root(row)] = root(first.setdefault(matching_key(pair[side]), row))
+    return [root(row) for row in range(len(pairs))]

@@ -1,4 +1,4 @@
-"""Trains a head on pairs of vectors that do not change. Knows vectors; knows no model, text or file.
+"""Trains a head on pairs of fixed vectors.
 
 Shapes: N pairs to train on, V pairs of dev, B pairs of a batch, D dims.
 """
@@ -6,6 +6,7 @@ Shapes: N pairs to train on, V pairs of dev, B pairs of a batch, D dims.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.alignment.head import DROPOUT, SiameseHead, Start, Structure, copy_of, seeded_head
-from training.alignment.layers import Layers, Means, Vectors, apply
-from training.alignment.losses import Distance, Negatives, choose_negatives, distances, pair_loss, same_pairs
+from training.alignment.head import SiameseHead, Start, Structure
+from training.alignment.layers import Layers, Means, Sides, Vectors, apply
+from training.alignment.losses import Distance, Negatives, all_distances, choose_negatives, pair_loss, same_pairs
 from training.errors import DivergedError
 from training.evaluation.bitext import score_bitext
 from training.evaluation.vectors import unit_rows
@@ -51,7 +52,7 @@ class Settings:
     seed: int = 0
 
 
-PAPER = Settings(dropout=DROPOUT, learning_rate=5e-6, epochs=70)
+PAPER = Settings(dropout=0.2, learning_rate=5e-6, epochs=70)
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,24 @@ class Pairs:
         """texts: of each pair; None: all sentences are distinct."""
         if texts is None:
             return cls(source_ND, target_ND, np.arange(len(source_ND)), np.arange(len(source_ND)))
-        return cls(
-            source_ND, target_ND, _numbered([left for left, _ in texts]), _numbered([right for _, right in texts])
-        )
+        return cls(source_ND, target_ND, *(_numbered([pair[side] for pair in texts]) for side in (0, 1)))
 
     def __len__(self) -> int:
         return len(self.source_ND)
+
+    @property
+    def sides(self) -> Sides:
+        """Unit vectors of both sides."""
+        return unit_rows(self.source_ND), unit_rows(self.target_ND)
+
+    def first(self, count: int) -> Pairs:
+        """The first pairs."""
+        return Pairs(*(column[:count] for column in vars(self).values()))
+
+    def scaled(self, factor: float) -> Pairs:
+        """All vectors times a number."""
+        by = np.float32(factor)
+        return replace(self, source_ND=self.source_ND * by, target_ND=self.target_ND * by)
 
 
 @dataclass(frozen=True)
@@ -87,9 +100,9 @@ class Epoch:
 
 @dataclass(frozen=True)
 class TrainedHead:
-    """The head of the epoch that was best on dev, and how it went; epoch 0 is before training."""
+    """The head of the epoch that was best on dev, and all epochs; epoch 0 is before training."""
 
-    layers: Layers  # of vectors as the model gives them, at unit length where the settings say so
+    layers: Layers  # for the model's own vectors; at unit length if unit_inputs
     unit_inputs: bool
     best: Epoch
     epochs: tuple[Epoch, ...]
@@ -109,31 +122,33 @@ def train_head(train: Pairs, dev: Pairs, settings: Settings, progress: Progress 
 
     Raises: DivergedError: the loss is not a finite number.
     """
-    dim = train.source_ND.shape[1]
-    head = seeded_head(
-        dim,
-        settings.structure,
-        bias=settings.bias,
-        start=settings.start,
-        dropout=settings.dropout,
-        seed=settings.seed,
-    )
     train, dev, scale = prepare(train, dev, settings.inputs)
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        head = SiameseHead(
+            train.source_ND.shape[1],
+            settings.structure,
+            bias=settings.bias,
+            start=settings.start,
+            dropout=settings.dropout,
+        )
     optimizer = torch.optim.Adam(head.parameters(), lr=settings.learning_rate)
     generator = torch.Generator().manual_seed(settings.seed)
     epochs = [Epoch(0, None, dev_score(head.layers(), train, dev))]
-    best, kept = epochs[0], copy_of(head)
+    best, best_weights = epochs[0], deepcopy(head.state_dict())
     with torch.random.fork_rng():
-        torch.manual_seed(settings.seed)  # of the dropout
+        torch.manual_seed(settings.seed)  # for the dropout
         for number in range(1, settings.epochs + 1):
-            loss = _epoch(head, optimizer, train, settings, generator)
+            loss = _train_epoch(head, optimizer, train, settings, generator)
             epoch = Epoch(number, loss, dev_score(head.layers(), train, dev))
             epochs.append(epoch)
             progress(epoch)
             if epoch.p1 > best.p1:
-                best, kept = epoch, copy_of(head)
-    head.load_state_dict(kept)
-    return TrainedHead(_scaled_first(head.layers(), scale), settings.inputs == "unit", best, tuple(epochs))
+                best, best_weights = epoch, deepcopy(head.state_dict())
+    head.load_state_dict(best_weights)
+    first, *others = head.layers()
+    first = replace(first, weight_DD=first.weight_DD * np.float32(scale))  # takes unscaled vectors
+    return TrainedHead((first, *others), settings.inputs == "unit", best, tuple(epochs))
 
 
 def dev_score(layers: Layers, train: Pairs, dev: Pairs) -> float:
@@ -143,14 +158,14 @@ def dev_score(layers: Layers, train: Pairs, dev: Pairs) -> float:
 
 
 def batch_loss(head: SiameseHead, batch: tuple[Tensor, ...], settings: Settings, generator: torch.Generator) -> Tensor:
-    """Positives of a batch and as many negatives: a scalar.
+    """The loss of a batch's positives and negatives: a scalar.
 
     Args: batch: source and target vectors, (B, D), and the numbers of their sentences, (B,).
     """
     source_BD, target_BD, source_B, target_B = batch
     mapped_source_BD, mapped_target_BD = head(source_BD), head(target_BD)
     with torch.no_grad():
-        distance_BB = distances(mapped_source_BD, mapped_target_BD, settings.distance)
+        distance_BB = all_distances(mapped_source_BD, mapped_target_BD, settings.distance)
         same_BB = same_pairs(source_B, target_B)
         source_P, target_P = choose_negatives(distance_BB, same_BB, settings.negatives, generator)
     left = torch.cat([mapped_source_BD, mapped_source_BD[source_P]])
@@ -159,15 +174,13 @@ def batch_loss(head: SiameseHead, batch: tuple[Tensor, ...], settings: Settings,
     return pair_loss(left, right, unlike, distance=settings.distance, margin=settings.margin)
 
 
-def _epoch(
+def _train_epoch(
     head: SiameseHead, optimizer: torch.optim.Adam, train: Pairs, settings: Settings, generator: torch.Generator
 ) -> float:
     """One pass in a new order: the mean loss of its batches."""
     head.train()
     order = torch.randperm(len(train), generator=generator)
-    columns = [
-        torch.from_numpy(column) for column in (train.source_ND, train.target_ND, train.source_N, train.target_N)
-    ]
+    columns = [torch.from_numpy(column) for column in vars(train).values()]
     losses = []
     for rows in torch.split(order, settings.batch):
         loss = batch_loss(head, tuple(column[rows] for column in columns), settings, generator)
@@ -190,22 +203,12 @@ def prepare(train: Pairs, dev: Pairs, inputs: Inputs) -> tuple[Pairs, Pairs, flo
         return _at_unit_length(train), _at_unit_length(dev), 1.0
     shifted = np.roll(train.target_ND, 1, axis=0)  # unlike pairs
     scale = float(1 / np.linalg.norm(train.source_ND - shifted, axis=1).mean())
-    return _scaled(train, scale), _scaled(dev, scale), scale
+    return train.scaled(scale), dev.scaled(scale), scale
 
 
 def _at_unit_length(pairs: Pairs) -> Pairs:
-    return Pairs(unit_rows(pairs.source_ND), unit_rows(pairs.target_ND), pairs.source_N, pairs.target_N)
-
-
-def _scaled(pairs: Pairs, scale: float) -> Pairs:
-    factor = np.float32(scale)
-    return Pairs(pairs.source_ND * factor, pairs.target_ND * factor, pairs.source_N, pairs.target_N)
-
-
-def _scaled_first(layers: Layers, scale: float) -> Layers:
-    """The same head for inputs that nobody has scaled."""
-    first, *others = layers
-    return (replace(first, weight_DD=first.weight_DD * np.float32(scale)), *others)
+    source_ND, target_ND = pairs.sides
+    return replace(pairs, source_ND=source_ND, target_ND=target_ND)
 
 
 def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:

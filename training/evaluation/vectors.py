@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from training.errors import EvaluationError
 
 Encode = Callable[[list[str]], NDArray[np.float32]]  # texts -> (N, D), any length
 CHUNK_SCORES = 2**24  # scores in memory at once: 64 MiB of float32
+BAR_CHUNK = 512  # texts between two steps of a progress bar
 
 
 def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -21,6 +23,12 @@ def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     norms = np.linalg.norm(matrix_ND, axis=1, keepdims=True).astype(np.float32)
     unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, np.float32(1e-12))
     return unit_ND
+
+
+def paired_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine of each row of one side with the same row of the other: (N,)."""
+    cosine_N: NDArray[np.float32] = (unit_rows(left_ND) * unit_rows(right_ND)).sum(axis=1)
+    return cosine_N
 
 
 def cosine_chunks(
@@ -63,20 +71,25 @@ def _floors(scores_CN: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     return floors_C
 
 
-def each_text_once(encode: Encode) -> Encode:
-    """Cache an encoder's vectors by text, since evaluation sets share most of their English.
+def each_text_once(encode: Encode, *, bar: str | None = None) -> Encode:
+    """Cache an encoder's vectors by text: evaluation sets share most of their English.
 
+    Args:   bar: name of a progress bar; then new texts are encoded in chunks.
     Raises: EvaluationError (when called): a vector is not finite.
     """
     known: dict[str, NDArray[np.float32]] = {}
 
     def encode_new(texts: list[str]) -> NDArray[np.float32]:
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new:
-            vectors_ND = encode(new)
-            if not np.isfinite(vectors_ND).all():
-                raise EvaluationError("the model returns vectors with NaN or infinity; it cannot be scored")
-            known.update(zip(new, vectors_ND, strict=True))
+        size = BAR_CHUNK if bar else len(new)
+        with tqdm(total=len(new), desc=bar, unit="text", disable=not (bar and new)) as progress:
+            for start in range(0, len(new), size or 1):
+                chunk = new[start : start + size]
+                vectors_ND = encode(chunk)
+                if not np.isfinite(vectors_ND).all():
+                    raise EvaluationError("the model returns vectors with NaN or infinity; it cannot be scored")
+                known.update(zip(chunk, vectors_ND, strict=True))
+                progress.update(len(chunk))
         return np.stack([known[text] for text in texts])
 
     return encode_new

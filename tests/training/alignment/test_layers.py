@@ -24,11 +24,6 @@ def test_an_identity_start_leaves_vectors_where_they_are() -> None:
     np.testing.assert_array_equal(apply(SiameseHead(16).layers(), vectors), vectors)
 
 
-def test_two_layers_have_twice_the_parameters_of_one() -> None:
-    one, two = (sum(p.numel() for p in SiameseHead(16, name).parameters()) for name in ("tanh", "two-tanh"))
-    assert (one, two) == (16 * 17, 2 * 16 * 17)
-
-
 def test_dropout_is_for_training_alone() -> None:
     torch.manual_seed(0)
     head, ones = SiameseHead(100, dropout=0.2), torch.ones(200, 100)
@@ -51,10 +46,3 @@ def test_centring_by_language_removes_the_language_offset() -> None:
     joint = Means.joint(source, target + 5)
     np.testing.assert_array_equal(joint.source_D, joint.target_D)
     np.testing.assert_allclose(joint.source_D, (own.source_D + own.target_D) / 2, atol=1e-6)
-
-
-def test_no_mean_leaves_unit_vectors() -> None:
-    source, target = made_pairs(5)
-    left, right = Means.none(16)(source, target)
-    np.testing.assert_allclose(left, source / np.linalg.norm(source, axis=1, keepdims=True), atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(right, axis=1), 1, atol=1e-6)

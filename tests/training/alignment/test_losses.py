@@ -5,12 +5,12 @@ from sklearn.metrics.pairwise import cosine_distances, euclidean_distances, manh
 
 from training.alignment.losses import (
     DISTANCES,
-    FUNCTIONS,
     Distance,
     Negatives,
+    all_distances,
     choose_negatives,
-    distances,
     pair_loss,
+    paired_distances,
     same_pairs,
 )
 
@@ -23,12 +23,12 @@ OWN = torch.eye(4, dtype=torch.bool)
 def test_a_distance_is_scikit_learns(distance: Distance) -> None:
     left, right = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(0))
     expected = ORACLES[distance](left.numpy(), right.numpy())
-    np.testing.assert_allclose(distances(left, right, distance), expected, atol=1e-5)
-    np.testing.assert_allclose(FUNCTIONS[distance](left, right), np.diag(expected), atol=1e-5)
+    np.testing.assert_allclose(all_distances(left, right, distance), expected, atol=1e-5)
+    np.testing.assert_allclose(paired_distances(left, right, distance), np.diag(expected), atol=1e-5)
 
 
 def test_the_loss_of_a_hand_computed_case() -> None:
-    left = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    left = torch.zeros(3, 2)
     right = torch.tensor([[0.3, 0.4], [0.3, 0.4], [3.0, 4.0]])  # 0.5, 0.5 and 5 apart
     unlike = torch.tensor([0, 1, 1])
     # 1/2 0.5^2, 1/2 (1 - 0.5)^2, and nothing: the last pair is further apart than the margin

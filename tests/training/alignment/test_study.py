@@ -10,8 +10,7 @@ from tests.artifacts import build_artifact
 from tests.export.checkpoints import MINILM
 from tests.skeleton.project import ROOT
 from tests.training.alignment.files import PAIRS, write_pairs
-from training.alignment.study import Measured, TableName, paragraphs, read_spec, verdict
-from training.alignment.vectors import layer_vectors
+from training.alignment.study import StudyRow, TableName, layer_vectors, paragraphs, read_spec, verdict
 from training.errors import ConfigError
 
 SPEC = """
@@ -63,15 +62,15 @@ def test_paragraphs_have_thirty_to_fifty_words() -> None:
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([Measured("linear", 60, 80), Measured("tanh", 50, 70)], "It holds here."),
-        ([Measured("linear", 60, 80, 1), Measured("tanh", 61, 70, 0.5)], "tanh is ahead by no more than chance."),
+        ([StudyRow("linear", 60, 80), StudyRow("tanh", 50, 70)], "It holds here."),
+        ([StudyRow("linear", 60, 80, 1), StudyRow("tanh", 61, 70, 0.5)], "tanh is ahead by no more than chance."),
         # 100 sentences: each share has a standard error of 4.9 points
-        ([Measured("linear", 60, 80, 0, 100), Measured("tanh", 65, 70, 0, 100)], "ahead by no more than chance."),
-        ([Measured("linear", 60, 80), Measured("tanh", 65, 70)], "It does not hold here: tanh is 5.0 points better."),
-        ([Measured("tanh", 65, 70)], "there is no row linear."),
+        ([StudyRow("linear", 60, 80, 0, 100), StudyRow("tanh", 65, 70, 0, 100)], "ahead by no more than chance."),
+        ([StudyRow("linear", 60, 80), StudyRow("tanh", 65, 70)], "It does not hold here: tanh is 5.0 points better."),
+        ([StudyRow("tanh", 65, 70)], "there is no row linear."),
     ],
 )
-def test_a_finding_holds_where_its_row_is_best(rows: list[Measured], sentence: str) -> None:
+def test_a_finding_holds_where_its_row_is_best(rows: list[StudyRow], sentence: str) -> None:
     assert verdict("structures", rows).endswith(sentence)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.training.alignment.vectors import made_split
-from training.alignment.head import SiameseHead, seeded_head
+from training.alignment.head import SiameseHead
 from training.alignment.trainer import Epoch, Inputs, Pairs, Settings, batch_loss, dev_score, prepare, train_head
 from training.errors import DivergedError
 
@@ -56,7 +56,7 @@ def slope(train: Pairs, dev: Pairs, settings: Settings) -> np.ndarray:
     loss = batch_loss(head, tuple(map(torch.from_numpy, columns)), settings, generator)
     pairs = len(train) * (1 if settings.negatives == "none" else 2)
     (loss * pairs).backward()
-    return np.asarray(head.linears[0].weight.grad)
+    return np.asarray(head[0].weight.grad)
 
 
 def test_margin_of_one_disables_negatives_of_raw_vectors() -> None:
@@ -79,7 +79,7 @@ def test_the_papers_rate_cannot_move_a_random_start() -> None:
     settings = Settings(learning_rate=5e-6, epochs=20, dropout=0.0)
     steps = settings.epochs * -(-len(train) // settings.batch)
     random, identity = (train_head(train, dev, replace(settings, start=start)) for start in ("random", "identity"))
-    start = seeded_head(16, "linear", bias=True, start="random", dropout=0.0, seed=0).layers()[0].weight_DD
+    start = train_head(train, dev, replace(settings, start="random", epochs=0)).layers[0].weight_DD
     moved = np.abs(random.layers[0].weight_DD - start).max()
     assert moved <= steps * settings.learning_rate * 1.01  # of weights of some 0.14
     assert identity.best.p1 > random.best.p1

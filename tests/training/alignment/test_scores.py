@@ -5,7 +5,7 @@ import pytest
 
 from service.model.artifact import load_manifest
 from tests.skeleton.project import ROOT
-from training.alignment.probe import embed_probe, losses_of, probe_scores, read_probe
+from training.alignment.scores import embed_probe, lost_points, probe_scores, read_probe
 from training.corpora.language import LanguageCheck
 
 
@@ -36,7 +36,7 @@ def test_scores_of_a_hand_computed_case() -> None:
 
 def test_a_loss_is_more_than_half_a_point() -> None:
     before = {"en": 90.0, "de": 80.0, "fr": 70.0}
-    assert losses_of(before, {"en": 89.5, "de": 79.4, "fr": 75.0}) == {"de": 0.6}
+    assert lost_points(before, {"en": 89.5, "de": 79.4, "fr": 75.0}) == {"de": 0.6}
 
 
 @pytest.mark.parametrize(("languages", "expected"), [(["de", "zh_Hant", "sw"], {"de", "zh"}), (["sw"], set())])

@@ -1,0 +1,136 @@
+"""Measures a model before and after a change: translations found, every language of a probe, similarity (STS).
+
+`probe.tsv` has a column for each of 18 languages; each row is one sentence in all of them. This project wrote it, and
+nothing is trained on it.
+
+Shapes: S sentences of each language, D dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from training.alignment.layers import Sides, Vectors
+from training.alignment.pairs import Pair, PairFile, Split
+from training.errors import AlignmentError
+from training.evaluation.bitext import score_bitext
+from training.evaluation.encoders import Model
+from training.evaluation.lines import read_lines
+from training.evaluation.sts import evaluate_sts, find_sts, languages_of
+from training.evaluation.vectors import Encode, each_text_once, unit_rows
+
+PROBE = Path(__file__).parent / "probe.tsv"
+MAX_LOSS = 0.5  # points that a language may lose
+STS_ROWS = 300  # of each dev set
+Scores = dict[str, float]  # language, language pair or metric -> score x 100
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """A model, and the pairs to change it with.  data: folder with stsb or eval/stsb, or None."""
+
+    model: Model
+    pairs: PairFile
+    split: Split
+    data: Path | None
+
+
+@dataclass(frozen=True)
+class ServedScores:
+    """What a model scores as it is served.
+
+    test: P@1 and P@5 of the test pairs.  probe: by language.  sts: by language pair.
+    sides: unit vectors of the test pairs, for the plot.
+    """
+
+    test: Scores
+    probe: Scores
+    sts: Scores
+    sides: Sides
+
+
+def served_scores(model: Model, task: PairTask, *, bar: str) -> ServedScores:
+    """Measure a served model.  bar: name of its progress bars."""
+    encode = each_text_once(model.encode, bar=bar)
+    encode([text for pair in task.split.test for text in pair])
+    sides = embed_pairs(task.split.test, encode)
+    probe = probe_scores(embed_probe(encode, task.model.languages))
+    return ServedScores(score_bitext(*sides), probe, sts_scores(encode, task.data, task.model.languages), sides)
+
+
+def embed_pairs(pairs: Sequence[Pair], encode: Encode) -> Sides:
+    """Unit vectors of both sides."""
+    left, right = (unit_rows(encode([pair[side] for pair in pairs])) for side in (0, 1))
+    return left, right
+
+
+@cache
+def read_probe() -> Mapping[str, tuple[str, ...]]:
+    """Language -> its sentences, in one order."""
+    names, *rows = (line.split("\t") for line in read_lines(PROBE))
+    return {name: tuple(row[column] for row in rows) for column, name in enumerate(names)}
+
+
+def is_known(language: str, languages: Sequence[str] | None) -> bool:
+    """Whether a model knows a language, with or without a script (zh_Hant).  languages: None: the model names none."""
+    return language.split("_")[0] in {known.split("_")[0] for known in languages or ()}
+
+
+def embed_probe(encode: Encode, languages: Sequence[str] | None) -> dict[str, Vectors]:
+    """Vectors of the probe by language, (S, D) each, in the model's languages; None: in all."""
+    chosen = [name for name in read_probe() if languages is None or is_known(name, languages)]
+    if not chosen:
+        return {}
+    vectors_ND = encode([text for name in chosen for text in read_probe()[name]])
+    return dict(zip(chosen, np.split(vectors_ND, len(chosen)), strict=True))
+
+
+def probe_scores(vectors: Mapping[str, Vectors], head: Callable[[Vectors], Vectors] = unit_rows) -> Scores:
+    """P@1 of each language: the mean over every other language and both ways; {} with fewer than two languages.
+
+    Args: head: applied to the vectors first.
+    """
+    mapped = {name: unit_rows(head(own_SD)) for name, own_SD in vectors.items()}
+    scores: dict[str, list[float]] = {name: [] for name in mapped}
+    for left, right in combinations(mapped, 2):
+        cosine_SS = mapped[left] @ mapped[right].T
+        both = [float((cosine_SS.argmax(axis=axis) == np.arange(len(cosine_SS))).mean()) * 100 for axis in (0, 1)]
+        scores[left] += both
+        scores[right] += both
+    return {name: round(float(np.mean(values)), 2) for name, values in scores.items() if values}
+
+
+def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | None) -> Scores:
+    """Spearman of the dev sets under `data` in these languages (None: all); {} without data.
+
+    Raises: AlignmentError: `data` has no such sets.
+    """
+    if data is None:
+        return {}
+    folder = next((path for path in (data / "eval/stsb/dev", data / "stsb/dev") if path.is_dir()), None)
+    if folder is None:
+        raise AlignmentError(f"{data} has no stsb/dev and no eval/stsb/dev to measure similarity on (--data)")
+    pairs = [pair for pair in find_sts(folder) if languages is None or set(languages_of(pair)) <= set(languages)]
+    return evaluate_sts(encode, folder, pairs, rows=STS_ROWS)
+
+
+def lost_points(before: Scores, after: Scores) -> Scores:
+    """The points lost, where they are more than MAX_LOSS."""
+    lost = {name: round(before[name] - after[name], 2) for name in before}
+    return {name: points for name, points in lost.items() if points > MAX_LOSS}
+
+
+def all_lost_points(before: ServedScores, after: ServedScores) -> Scores:
+    """`lost_points` of the probe and of STS."""
+    return lost_points(before.probe, after.probe) | lost_points(before.sts, after.sts)
+
+
+def listed(lost: Scores) -> str:
+    """Points lost, as text: "de 0.60, fr 1.20"."""
+    return ", ".join(f"{name} {points:.2f}" for name, points in lost.items())
