@@ -1,4 +1,3 @@
-import base64
 import io
 import json
 import os
@@ -45,22 +44,6 @@ def test_loaded_file_is_found_and_unchanged_when_loaded_again(crosslet: Crosslet
     )
 
 
-def test_export_can_be_built_and_has_the_models_vectors(
-    crosslet: Crosslet, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
-    plain = crosslet("index", "export")[0]
-    assert read_jsonl(plain) == DOCUMENTS
-    crosslet("index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
-    encoder = load_encoder(tiny_model)
-    for row, text in zip(read_jsonl((tmp_path / "b.jsonl").read_text(encoding="utf-8")), TEXTS, strict=True):
-        vector_D = np.frombuffer(base64.b64decode(row["vector"]), "<f4")
-        assert np.array_equal(vector_D, encoder.encode(text).vector)
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
-    assert build(crosslet, tmp_path / "b.jsonl") == "12 documents read: 12 new, 0 replaced, 0 unchanged"
-    assert crosslet("index", "export")[0] == plain
-
-
 def test_a_file_of_bad_lines_alone_is_an_error(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{}] * 300)
     error = crosslet("index", "build", path, "--on-bad-line", "skip", status=2)[1]
@@ -80,20 +63,15 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     error = crosslet("index", "build", path, "--on-bad-line", "skip")[1]
     assert f"crosslet: skipped {path}: line 3: text: String should have at least 1 character" in error
     assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
-    rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
+    rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}, {"metdata": {}}]
     path = write_jsonl(tmp_path / "b.jsonl", rows)
     error = crosslet("index", "build", path, "--on-bad-line", "skip", status=2)[1]
     assert f"{path}: line 1: id: a part between slashes is '.' or '..'" in error
     assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
+    assert "line 3: the field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
     assert "0 documents read" in error
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
     assert "standard input: line 1: is not a JSON object" in crosslet("index", "build", "-", status=2)[1]
-
-
-def test_unknown_field_of_a_line_names_the_near_one(crosslet: Crosslet, tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a", "metdata": {}}])
-    error = crosslet("index", "build", path, status=2)[1]
-    assert "line 1: the field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
 
 
 def test_build_loads_all_but_the_documents_the_model_fails_on(
@@ -153,18 +131,6 @@ def test_beside_a_service_only_reading_commands_work(crosslet: Crosslet, tmp_pat
             assert "is in use by another process (CROSSLET_DATA): stop the service first" in error
     finally:
         serving.close()
-
-
-def test_a_store_of_another_model_is_read_but_not_built_upon(
-    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    build(crosslet, path)
-    build_artifact(tmp_path / "other", seed=7)
-    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
-    assert len(read_jsonl(crosslet("index", "export")[0])) == 12
-    assert "12 documents are intact" in crosslet("index", "verify")[1]
-    assert "holds vectors of model" in crosslet("index", "build", path, status=2)[1]
 
 
 LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
@@ -257,20 +223,21 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
     assert "1000 documents are intact" in crosslet("index", "verify")[1]
 
 
-@pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
-def test_without_a_store_a_command_says_so_and_makes_none(crosslet: Crosslet, tmp_path: Path, command: str) -> None:
-    assert "there is no document store" in crosslet("index", command, status=2)[1]
-    assert not (tmp_path / "data").exists()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "documents.sqlite3").write_text("no store" * 100)
-    assert "cannot be read (file is not a database)" in crosslet("index", command, status=2)[1]
-
-
 @pytest.mark.parametrize(
-    "arguments", [["index"], ["index", "nope"], ["index", "build"], ["index", "build", "x.csv", "--engine", "x"]]
+    "command", ["export", "stats", "verify", "compact", "repair", "re-embed", "report", "backup FILE", "restore FILE"]
 )
-def test_wrong_usage_is_exit_code_2(crosslet: Crosslet, arguments: list[str]) -> None:
-    crosslet(*arguments, status=2)
+def test_without_a_local_store_a_command_says_so_and_makes_none(
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    arguments = ["index", *command.replace("FILE", str(tmp_path / "a.backup")).split()]
+    assert "there is no " in crosslet(*arguments, status=2)[1]
+    assert list(tmp_path.iterdir()) == []
+    if "restore" not in command:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "documents.sqlite3").write_text("no store" * 100)
+        assert "(file is not a database)" in crosslet(*arguments, status=2)[1]
+    monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530/default")
+    assert "CROSSLET_INDEX names a Milvus" in crosslet(*arguments, status=2)[1]
 
 
 def test_command_imports_heavy_libraries_only_when_needed() -> None:
@@ -342,23 +309,17 @@ def wait_for_documents(count: int) -> None:
     raise AssertionError(f"{count} documents were not there after 200 s")
 
 
-@pytest.mark.parametrize("command", ["export", "stats", "verify", "compact", "re-embed"])
-def test_local_store_commands_are_refused_with_milvus(
-    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530")
-    assert "CROSSLET_INDEX names a Milvus" in crosslet("index", command, status=2)[1]
-
-
-def test_the_documents_are_made_over_for_another_model(
+def test_a_store_of_another_model_is_only_read_until_reembedded(
     crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
-    other = tmp_path / "other"
-    build_artifact(other, seed=5)
-    _, err = crosslet("index", "re-embed", "--model", other)
-    assert "12 documents read: 12 new" in err
-    monkeypatch.setenv("CROSSLET_MODEL", str(other))
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    build(crosslet, path)
+    build_artifact(tmp_path / "other", seed=5)
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
+    assert len(read_jsonl(crosslet("index", "export")[0])) == 12
+    assert "12 documents are intact" in crosslet("index", "verify")[1]
+    assert "holds vectors of model" in crosslet("index", "build", path, status=2)[1]
+    assert "12 documents read: 12 new" in crosslet("index", "re-embed")[1]
     found = json.loads(crosslet("search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
     assert found["id"] == DOCUMENTS[3]["id"]
     assert json.loads(crosslet("index", "stats")[0])["documents"] == 12

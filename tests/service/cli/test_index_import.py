@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 
@@ -12,7 +11,6 @@ from service.offline.store_file import open_store_file
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
 from tests.service.cli.conftest import Crosslet
-from tests.service.conftest import Serve
 from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("local")
@@ -63,29 +61,6 @@ def test_imported_vectors_are_stored_as_unit_vectors(
     found_ND = np.stack(list(stored().values()))
     assert np.allclose(np.linalg.norm(found_ND, axis=1), 1, atol=1e-6)
     assert np.allclose(found_ND, vectors_ND, atol=1e-3)
-
-
-def test_a_flat_index_of_faiss_is_taken_as_an_array_is(
-    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
-) -> None:
-    index = faiss.IndexIDMap(faiss.IndexFlatL2(DIM))
-    index.add_with_ids(vectors_ND, np.arange(100, 112))
-    faiss.write_index(index, str(tmp_path / "a.faiss"))
-    assert crosslet("index", "import", documents, tmp_path / "a.faiss")[1].splitlines()[-1] == NEW
-    assert np.array_equal(np.stack(list(stored().values())), vectors_ND)
-
-
-def test_a_service_searches_and_changes_what_was_imported(
-    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, serve: Serve
-) -> None:
-    load(crosslet, documents, vectors_ND)
-    client = serve(data=Settings().data)
-    put = client.put("/documents", json={"documents": [{"id": "later", "text": "hallo Welt"}]})
-    assert put.status_code == 200
-    for row in [*DOCUMENTS, {"id": "later", "text": "hallo Welt"}]:
-        (match,) = client.post("/search", json={"query": row["text"], "top_k": 1}).json()["results"]
-        assert match["id"] == row["id"]
-        assert match["score"] == pytest.approx(1, abs=1e-5)
 
 
 def test_interrupted_import_continues_where_it_stopped(

@@ -74,16 +74,17 @@ def test_export_has_passage_vectors_and_can_be_built(
     crosslet: Crosslet, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
-    assert read_jsonl(crosslet("index", "export")[0]) == DOCUMENTS
+    plain = crosslet("index", "export")[0]
+    assert read_jsonl(plain) == DOCUMENTS
     crosslet("index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
     long, short = read_jsonl((tmp_path / "b.jsonl").read_text(encoding="utf-8"))
     encoder = load_encoder(tiny_model)
-    for passage in long["passages"]:
-        vector_D = np.frombuffer(base64.b64decode(passage["vector"]), "<f4")
-        assert np.array_equal(vector_D, encoder.encode(LONG[passage["start"] : passage["end"]]).vector)
-    assert "vector" in short
+    passages = [(LONG[part["start"] : part["end"]], part["vector"]) for part in long["passages"]]
+    for text, vector in [*passages, (TEXTS[0], short["vector"])]:
+        assert np.array_equal(np.frombuffer(base64.b64decode(vector), "<f4"), encoder.encode(text).vector)
     monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
     assert build(crosslet, tmp_path / "b.jsonl") == "2 documents read: 2 new, 0 replaced, 0 unchanged"
+    assert crosslet("index", "export")[0] == plain
 
 
 @pytest.mark.parametrize(

@@ -101,11 +101,6 @@ def test_other_writers_name_the_service_that_has_the_store(beside: str, crosslet
         assert f"is in use by the service at {beside} (CROSSLET_DATA): stop the service first" in said, command
 
 
-def test_readers_work_beside_a_service(beside: str, crosslet: Crosslet, tmp_path: Path) -> None:
-    for command in (["export"], ["stats"], ["verify"], ["backup", tmp_path / "b"]):
-        crosslet("index", *command)
-
-
 def test_bad_and_refused_lines_are_named_by_number(service: httpx.Client, crosslet: Crosslet, tmp_path: Path) -> None:
     rows = ["", {"id": "x", "text": "hallo"}, "{", {"id": "y", "text": "kaputt"}]
     path = write_jsonl(tmp_path / "a.jsonl", rows)

@@ -195,20 +195,14 @@ def test_a_file_that_the_system_refuses_is_one_sentence(
     assert "cannot be read (File name too long)" in said
 
 
-def test_info_prints_the_manifest(crosslet: Crosslet) -> None:
+def test_info_tells_a_reranker_from_an_encoder(tmp_path: Path, crosslet: Crosslet) -> None:
     facts = json.loads(crosslet("info").out)
     assert (facts["name"], facts["kind"]) == ("tiny", "bi-encoder")
-
-
-def test_info_tells_a_reranker_from_an_encoder(tmp_path: Path, crosslet: Crosslet) -> None:
     build_reranker(tmp_path / "reranker")
     facts = json.loads(crosslet("info", tmp_path / "reranker").out)
     assert (facts["name"], facts["kind"]) == ("tiny-reranker", "cross-encoder")
     assert not facts.keys() & {"dim", "prompts", "spaces"}
     assert "none does not exist" in crosslet("info", tmp_path / "none", status=2).err
-
-
-def test_the_model_option_goes_before_the_environment(crosslet: Crosslet, tmp_path: Path) -> None:
     assert "other does not exist" in crosslet("info", "--model", tmp_path / "other", status=2).err
 
 
@@ -243,13 +237,6 @@ def test_command_of_a_missing_package_says_what_installs_it(crosslet: Crosslet, 
     assert "evaluate" not in crosslet("--help").out
     plug("tests.service.cli.test_main:need_a_package")  # missing at run time
     assert crosslet("evaluate", status=2).err == sentence
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"], ["search", "x", "--top-k", "-5"]]
-)
-def test_wrong_usage_is_exit_code_2(crosslet: Crosslet, arguments: list[str]) -> None:
-    crosslet(*arguments, status=2)
 
 
 def rows(output: str) -> list[dict[str, object]]:

@@ -31,6 +31,13 @@ def test_a_typo_is_named_with_what_is_near(crosslet: Crosslet, arguments: list[s
     assert complaint in crosslet(*arguments, status=2).err
 
 
+def test_wrong_usage_is_exit_code_2(crosslet: Crosslet) -> None:
+    of_index = ("index", "index nope", "index build", "index build x.csv --engine x")
+    of_search = ("search", "search x --filter [1]", "search x --top-k -5")
+    for command in ("", "nope", "mine a b --threshold nan", *of_index, *of_search):
+        crosslet(*command.split(), status=2)
+
+
 def test_text_like_an_option_is_a_text_behind_two_dashes() -> None:
     for arguments in (["--", "--topk"], ["--topk is no option"], ["--model", "models/default", "--", "--x"]):
         done = subprocess.run([*COMMAND, "embed", *arguments], capture_output=True, text=True, check=True)

@@ -5,39 +5,32 @@ import sqlite3
 import threading
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from service.documents.collections import Collection
 from service.documents.document import Document
-from service.documents.live_index import IndexMaintenance
 from service.documents.store import backup as pages
-from service.documents.store.store import DocumentStore
 from service.errors import StartError, StorageFull, StoreError
 from service.offline import backup as module
 from service.offline.backup import restore, write_backup
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
-from tests.service.documents.stores import read_page, wait_for
+from tests.service.documents.stores import STORE, open_collection, read_page, unit_vectors, wait_for
 
 DIM, BATCH = 8, 5
-STORE = "documents.sqlite3"
 BACKED_UP = {"a": 1, "b": 1, "c": 1}
 LONG = "x" * 100_000  # of such documents a store has many steps
 
 
-def opened(folder: Path) -> Collection:
-    store = DocumentStore(folder / STORE, fingerprint="aa", dim=DIM)
-    return Collection(store, IndexMaintenance(store, dim=DIM))
+opened = partial(open_collection, dim=DIM)
 
 
 def put(collection: Collection, *ids: str, text: str = "text", **metadata: int) -> int:
-    vectors_ND = np.random.default_rng(len(ids)).standard_normal((len(ids), DIM)).astype(np.float32)
-    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return collection.put([Document(id_, text, dict(metadata)) for id_ in ids], vectors_ND)
+    return collection.put([Document(id_, text, dict(metadata)) for id_ in ids], unit_vectors(len(ids), DIM))
 
 
 def contents(folder: Path) -> dict[str, int | None]:

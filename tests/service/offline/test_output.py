@@ -1,12 +1,14 @@
 """Files that commands write: who may read them, and what lies in their way."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from service.documents.report_file import Summary, read_summary, write_summary
 from service.documents.store.store import DocumentStore
+from service.errors import StorageFull
 from service.offline.backup import write_backup
 from service.offline.output import writing
 from service.process.files import create, create_beside
@@ -14,11 +16,58 @@ from service.process.files import create, create_beside
 SUMMARY = Summary("aa", 1, "2026-01-01", 1, 1, 1.0, 1.0, {}, 0.0, 0.0, 0)
 
 
+def write(path: Path, *, is_private: bool = False) -> bytes:
+    with writing(path, is_private=is_private) as file:
+        file.write(b"lines")
+    return b"lines"
+
+
+def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    for out, before in ((tmp_path / "new", []), (tmp_path / "old", ["old"])):
+        for name in before:
+            (tmp_path / name).write_text("before")
+        with pytest.raises(OSError, match="the disk"), writing(out):
+            raise OSError(5, "the disk")  # of the input: not said of the output
+        assert [path.name for path in tmp_path.iterdir()] == before
+    assert (tmp_path / "old").read_text() == "before"
+    with pytest.raises(StorageFull, match="full cannot be written completely"), writing(Path("/dev/full")) as file:
+        file.write(b"x")
+
+
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    assert write(tmp_path / "link") == (tmp_path / "target").read_bytes()
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert write(tmp_path / "pipe") == os.read(reader, 1000)
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_mount_point_is_written_in_place(tmp_path: Path) -> None:
+    """As a file that a container has from its host."""
+    out = tmp_path / "out put"
+    out.write_text("longer than what is written to it\n" * 9)
+    if subprocess.run(["mount", "--bind", out, out], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert write(out) == out.read_bytes()
+    finally:
+        subprocess.run(["umount", out], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write any folder")
+def test_a_file_in_a_read_only_folder_is_written_in_place(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    tmp_path.chmod(0o500)
+    assert write(tmp_path / "out") == (tmp_path / "out").read_bytes()
+
+
 def test_a_link_beside_an_output_is_not_followed(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "out.part").symlink_to(victim)
-    with writing(tmp_path / "out") as file:
-        file.write(b"lines")
-    assert (tmp_path / "out").read_bytes() == b"lines"
+    assert write(tmp_path / "out") == (tmp_path / "out").read_bytes()
     assert (tmp_path / "out.part").is_symlink()
 
 
@@ -41,8 +90,7 @@ def test_a_link_beside_a_report_is_not_followed(tmp_path: Path, victim: Path) ->
 def test_documents_are_for_their_owner_alone(tmp_path: Path, is_private: bool, mode: int) -> None:
     before = os.umask(0o022)
     try:
-        with writing(tmp_path / "out", is_private=is_private) as file:
-            file.write(b"lines")
+        write(tmp_path / "out", is_private=is_private)
     finally:
         os.umask(before)
     assert (tmp_path / "out").stat().st_mode & 0o777 == mode

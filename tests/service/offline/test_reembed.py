@@ -8,15 +8,13 @@ from service.document_index import NEXT
 from service.documents.collections import Collection, EmbeddedCollections, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Query
-from service.documents.live_index import IndexMaintenance
-from service.documents.store.store import DocumentStore
-from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StoreError, StoreInUse
 from service.offline.embedding import Embedded, EmbeddedStream, Engine
 from service.offline.reembed import Reembedding
 from service.offline.store_file import open_store_file
+from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import read_page
+from tests.service.documents.stores import STORE, open_store, read_page
 
 OLD_DIM, NEW_DIM = 4, 6
 
@@ -41,9 +39,7 @@ def engine(seen: list[str]) -> Engine:
 
 
 def open_collection(folder: Path, fingerprint: str, dim: int) -> Collection:
-    store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=dim)
-    snapshots = SnapshotFolder(folder, fingerprint=fingerprint)
-    return Collection(store, IndexMaintenance(store, dim=dim, snapshots=snapshots))
+    return stores.open_collection(folder, fingerprint=fingerprint, dim=dim)
 
 
 def put(collection: Collection, **texts: str) -> int:
@@ -67,8 +63,16 @@ def texts_in(folder: Path, fingerprint: str = "new", dim: int = NEW_DIM) -> dict
     return {hit.document.id: hit.document.text for hit in hits}
 
 
-def conversion(folder: Path) -> Reembedding:
-    return Reembedding(folder / "documents.sqlite3", fingerprint="new", dim=NEW_DIM)
+def conversion(folder: Path, fingerprint: str = "new") -> Reembedding:
+    return Reembedding(folder / STORE, fingerprint=fingerprint, dim=NEW_DIM)
+
+
+def reembed(folder: Path) -> list[str]:
+    """Make the store over. Return the texts that the new model was given."""
+    seen: list[str] = []
+    conversion(folder).copy(engine(seen))
+    conversion(folder).take_over(engine(seen))
+    return seen
 
 
 def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
@@ -76,11 +80,7 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
     put(collection, a="Hund", b="chat", c="köpek")
     revision = put(collection, b="gato")
     collection.close()
-    seen: list[str] = []
-    work = conversion(tmp_path)
-    work.copy(engine(seen))
-    work.take_over(engine(seen))
-    assert seen == ["Hund", "gato", "köpek"]  # each once
+    assert reembed(tmp_path) == ["Hund", "gato", "köpek"]  # each once
     with pytest.raises(StoreError, match="vectors of model new"):
         open_collection(tmp_path, "old", OLD_DIM)
     made = open_collection(tmp_path, "new", NEW_DIM)
@@ -90,11 +90,7 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
     assert [one.document.id for one in made.search_all([Query(words="GATO")], top_k=9)[0]] == ["b"]
     assert made.put([Document("d", "x", {})], vector_of("x", NEW_DIM)[None]) > revision
     made.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "documents.lock",
-        "documents.revision",
-        "documents.sqlite3",
-    ]
+    assert {path.name for path in tmp_path.iterdir()} == {"documents.lock", "documents.revision", STORE}
 
 
 def test_the_service_goes_on_with_the_old_store_until_the_end(tmp_path: Path) -> None:
@@ -145,26 +141,15 @@ def test_documents_put_again_between_runs_come_last(tmp_path: Path, again: str, 
     for id_ in again:
         put(collection, **{id_: f"text of {id_}"})
     collection.close()
-    work = conversion(tmp_path)
-    work.copy(engine([]))
-    work.take_over(engine([]))
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
+    reembed(tmp_path)
+    with open_store_file(tmp_path / STORE) as file:
         assert "".join(document.id for document in file.documents(with_vectors=False)) == order
-
-
-def test_the_same_model_is_refused(tmp_path: Path) -> None:
-    open_collection(tmp_path, "new", NEW_DIM).close()
-    with pytest.raises(StoreError, match="already has the vectors of this model"):
-        conversion(tmp_path).copy(engine([]))
 
 
 def test_a_next_store_of_a_third_model_is_thrown_away(tmp_path: Path) -> None:
     stored(tmp_path, a="Hund", b="chat")
-    Reembedding(tmp_path / "documents.sqlite3", fingerprint="third", dim=NEW_DIM).copy(engine([]))
-    seen: list[str] = []
-    conversion(tmp_path).copy(engine(seen))
-    conversion(tmp_path).take_over(engine(seen))
-    assert seen == ["Hund", "chat"]
+    conversion(tmp_path, "third").copy(engine([]))
+    assert reembed(tmp_path) == ["Hund", "chat"]
     assert texts_in(tmp_path) == {"a": "Hund", "b": "chat"}
 
 
@@ -172,8 +157,7 @@ def test_what_a_next_store_has_left_does_not_stand_in_the_way(tmp_path: Path) ->
     stored(tmp_path, a="Hund")
     conversion(tmp_path).copy(engine([]))
     (tmp_path / NEXT).unlink()  # its revision file stays, and records an acknowledged revision
-    conversion(tmp_path).copy(engine([]))
-    conversion(tmp_path).take_over(engine([]))
+    reembed(tmp_path)
     assert texts_in(tmp_path) == {"a": "Hund"}
 
 
@@ -181,7 +165,7 @@ def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> N
     collection = open_collection(tmp_path, "old", OLD_DIM)
     put(collection, a="Hund", b="chat")
     work = conversion(tmp_path)
-    with open_store_file(tmp_path / "documents.sqlite3") as reader:
+    with open_store_file(tmp_path / STORE) as reader:
         put(collection, c="köpek")
         collection.close()  # the log stays: the reader is at its moment
         work.copy(engine([]))
@@ -233,7 +217,7 @@ def test_stored_documents_need_not_pass_todays_checks(tmp_path: Path) -> None:
 
 
 def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> None:
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="old", dim=OLD_DIM)
+    store = open_store(tmp_path, fingerprint="old", dim=OLD_DIM)
     options = IndexOptions(tmp_path, "old", OLD_DIM, exact_documents=100)
     collections = EmbeddedCollections(store, options, max_collections=9)
     for name, text in (("default", "Hund"), ("gone", "chat"), ("shop", "gato")):
@@ -249,7 +233,7 @@ def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> N
     work.take_over(engine(seen))
     assert not work.is_ready
     assert seen == ["Hund", "chat", "gato", "pes"]
-    made = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="new", dim=NEW_DIM)
+    made = open_store(tmp_path, fingerprint="new", dim=NEW_DIM)
     assert [(one.name, one.documents) for one in made.catalog.listed()] == [("default", 1), ("shop", 2)]
     shop = made.of(made.catalog.listed()[1].number)
     with shop.snapshot() as snapshot:
