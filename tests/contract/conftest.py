@@ -23,31 +23,11 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service with a model that answers thousands of texts in seconds, and the default settings."""
-    with live_service(tiny_model, tmp_path_factory.mktemp("tiny")) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def guarded_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that fails on `UNSPEAKABLE`."""
-    model = tmp_path_factory.mktemp("guarded") / "model"
-    build_artifact(model, fails_on=UNSPEAKABLE)
-    return model
-
-
-@pytest.fixture(scope="session")
-def guarded(guarded_model: Path) -> Iterator[httpx.Client]:
-    """A service of that model with a key, room for one body in memory, and token ids allowed."""
-    limits = {
-        "max_texts": 4,
-        "max_openai_texts": 4,
-        "max_body_bytes": MAX_BODY_BYTES,
-        "max_inflight_bytes": MAX_BODY_BYTES,
-    }
-    with live_service(
-        guarded_model, guarded_model.parent / "data", api_keys=KEY, token_ids=True, body_timeout_s=600, **limits
-    ) as client:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service with a key, low limits and a model that fails on `UNSPEAKABLE`; token ids are allowed."""
+    folder = tmp_path_factory.mktemp("guarded")
+    build_artifact(folder / "model", fails_on=UNSPEAKABLE)
+    limits = {"max_texts": 4, "max_openai_texts": 4, "max_body_bytes": MAX_BODY_BYTES}
+    with live_service(folder / "model", folder / "data", api_keys=KEY, token_ids=True, **limits) as client:
         client.headers["authorization"] = f"Bearer {KEY}"
         yield client
