@@ -2,7 +2,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from service.cli import main as cli
 from service.document_index import load_collection
 from service.documents.document import Document
-from service.documents.interface import DocumentIndex
+from service.documents.interface import DocumentIndex, Query
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
@@ -26,7 +26,7 @@ from tests.ports import reserved_port
 from tests.service.conftest import Serve
 from tests.service.documents.milvus_server import MilvusServer, milvus_server
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import DIM, EAST, count, ids
+from tests.service.documents.stores import DIM, EAST, count, ids, read_page
 
 TIMEOUT_S = 5.0  # of an index that is going to be silent
 PATIENT_S = 100.0
@@ -110,6 +110,27 @@ def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
         search_one(index, EAST, top_k=1, filter_={"x": {"gte": "x" * 128}})
     with pytest.raises(InvalidInput, match="top_k is 16385; the limit is 16384"):
         search_one(index, EAST, top_k=16_385)
+
+
+@pytest.mark.parametrize(
+    ("use", "way_out"),
+    [
+        (
+            lambda index: index.search_all([Query(EAST), Query(EAST, "named")], top_k=5),
+            'leave mode out, or send "dense"',
+        ),
+        (lambda index: index.search_all([Query(words="named")], top_k=5), 'leave mode out, or send "dense"'),
+        (lambda index: read_page(index, truncated=True), "leave truncated out"),
+        (lambda index: index.counts(["lang"], most_values=2), "leave facets out"),
+        (lambda index: index.is_chunked(True), "leave chunk out"),
+    ],
+)
+def test_what_milvus_lacks_is_refused_with_the_way_out(
+    index: DocumentIndex, use: Callable[[DocumentIndex], object], way_out: str
+) -> None:
+    with pytest.raises(InvalidInput, match=rf"beside embedded documents only; .*Milvus.*CROSSLET_INDEX.*{way_out}"):
+        use(index)
+    assert not index.is_chunked(None)
 
 
 def test_a_range_within_too_many_lists_is_refused(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
