@@ -5,8 +5,9 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import numpy as np
 import pytest
 
 from service.api.app import create_app
-from service.model.encoder import Encoded, TextInput, load_encoder
+from service.engine.pairs import Input, encode_with
+from service.model.encoder import Encoded, load_encoder
+from service.model.reranker import Reranker
+from service.process.memory_budget import MemoryBudget
 from service.runtime import EMBEDDED_READERS, LONG_BYTES, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
@@ -25,11 +29,12 @@ from tests.service.engine.one_by_one import pool_over
 pytestmark = pytest.mark.anyio
 
 
-class SlowEncoder:
-    """The real encoder behind a gate, so that a queue can build up."""
+class SlowModels:
+    """The real encoder and re-ranker behind a gate, so that a queue can build up."""
 
-    def __init__(self, folder: Path) -> None:
-        self.encoder = load_encoder(folder)
+    def __init__(self, settings: Settings) -> None:
+        reranker = None if settings.reranker is None else Reranker.load(settings.reranker)
+        self._encode = encode_with(load_encoder(settings.model), reranker)
         self._gate = threading.Semaphore(0)
         self.count = 0
 
@@ -37,29 +42,35 @@ class SlowEncoder:
         """Let `texts` texts through."""
         self._gate.release(texts)
 
-    def encode(self, text: TextInput, truncate: bool) -> Encoded:
+    def encode(self, text: Input, truncate: bool) -> Encoded:
         assert self._gate.acquire(timeout=100)
         self.count += 1
-        return self.encoder.encode(text, truncate)
+        return self._encode(text, truncate)
 
 
 def connect(runtime: Runtime) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(runtime)), base_url="http://localhost")
 
 
-@asynccontextmanager
-async def gated(
-    folder: Path, data: Path, **settings: Any
-) -> AsyncIterator[tuple[Runtime, SlowEncoder, httpx.AsyncClient]]:
-    """A service of one worker, its gated encoder, and a client; closed on leaving."""
-    loaded = load_runtime(Settings(model=folder, data=data, workers=1, **settings))
-    encoder = SlowEncoder(folder)
-    pool = pool_over(encoder.encode, workers=1, max_queue_texts=loaded.settings.max_queue_texts)
-    runtime = replace(loaded, pool=pool)
-    runtime.start()
-    async with connect(runtime) as client:
-        yield runtime, encoder, client
-    await asyncio.to_thread(runtime.close)
+Gated = Callable[..., AbstractAsyncContextManager[tuple[Runtime, SlowModels, httpx.AsyncClient]]]
+
+
+@pytest.fixture
+def gated(tiny_model: Path, tmp_path: Path) -> Gated:
+    """Starts a service of one worker and gated models, with a client."""
+
+    @asynccontextmanager
+    async def start(**options: Any) -> AsyncIterator[tuple[Runtime, SlowModels, httpx.AsyncClient]]:
+        settings = Settings(model=tiny_model, data=tmp_path, workers=1, **options)
+        models = SlowModels(settings)
+        limits = {name: getattr(settings, name) for name in ("max_queue_texts", "request_timeout_s")}
+        runtime = replace(load_runtime(settings), pool=pool_over(models.encode, workers=1, **limits))
+        runtime.start()
+        async with connect(runtime) as client:
+            yield runtime, models, client
+        await asyncio.to_thread(runtime.close)
+
+    return start
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -73,8 +84,8 @@ async def until_queued(runtime: Runtime, texts: int) -> None:
     await until(lambda: runtime.pool.depth >= texts)
 
 
-async def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path, max_texts=10, max_queue_texts=100) as (runtime, encoder, client):
+async def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(gated: Gated) -> None:
+    async with gated(max_texts=10, max_queue_texts=100) as (runtime, encoder, client):
         flood = [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10}))]
         await until(lambda: runtime.pool.depth == 9)  # the worker holds one
         flood += [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10})) for _ in range(299)]
@@ -112,9 +123,9 @@ PUT_ONE = json.dumps({"documents": [{"id": "a", "text": LONG_TEXT}]})
     ],
 )
 async def test_what_takes_long_to_prepare_holds_up_nobody_else(
-    tiny_model: Path, tmp_path: Path, method: str, path: str, media_type: str, body: str
+    gated: Gated, method: str, path: str, media_type: str, body: str
 ) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+    async with gated() as (runtime, encoder, client):
         encoder.let()
         await client.put("/documents", json={"documents": [{"id": "known", "text": "hallo"}]})
         released = threading.Event()
@@ -131,8 +142,8 @@ async def test_what_takes_long_to_prepare_holds_up_nobody_else(
         await busy
 
 
-async def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+async def test_documents_of_a_client_that_leaves_are_split_no_further(gated: Gated) -> None:
+    async with gated() as (runtime, encoder, client):
         encoder.let()
         released = threading.Event()
         busy = asyncio.create_task(runtime.preparation.call(released.wait))
@@ -145,8 +156,8 @@ async def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model
         assert (await client.post("/documents/count", json={})).json() == {"count": 0}
 
 
-async def test_splitting_that_takes_too_long_is_422_with_the_setting(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path, request_timeout_s=0.001) as (_, encoder, client):
+async def test_splitting_that_takes_too_long_is_422_with_the_setting(gated: Gated) -> None:
+    async with gated(request_timeout_s=0.001) as (_, encoder, client):
         encoder.let()
         texts = [" ".join(TEXTS * 100)] * 5
         documents = [{"id": str(position), "text": text} for position, text in enumerate(texts)]
@@ -186,8 +197,8 @@ def leaving_client(
     return asyncio.create_task(create_app(runtime)(scope, receive, send)), left
 
 
-async def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, _):
+async def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(gated: Gated) -> None:
+    async with gated() as (runtime, encoder, _):
         body = b'{"inputs": ["' + b'", "'.join([b"hallo"] * 100) + b'"]}'
         request, left = leaving_client(runtime, "/embed", body)
         await until_queued(runtime, 99)
@@ -198,10 +209,8 @@ async def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model:
     assert encoder.count <= 1
 
 
-async def test_a_search_is_not_made_for_a_client_that_left(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+async def test_a_search_is_not_made_for_a_client_that_left(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with gated() as (runtime, encoder, client):
         encoder.let()
         released, queries = threading.Event(), list[int]()
         search = runtime.collection.search_all
@@ -217,8 +226,8 @@ async def test_a_search_is_not_made_for_a_client_that_left(
         assert len(queries) == 1
 
 
-async def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+async def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(gated: Gated) -> None:
+    async with gated() as (runtime, encoder, client):
         request = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo", "a", "b"]}))
         await until_queued(runtime, 2)
         request.cancel()  # as the server does when CROSSLET_SHUTDOWN_TIMEOUT_S is over
@@ -228,8 +237,8 @@ async def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model
         encoder.let()
 
 
-async def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+async def test_a_small_request_overtakes_the_rest_of_a_large_one(gated: Gated) -> None:
+    async with gated() as (runtime, encoder, client):
         large = asyncio.create_task(
             client.post("/embed", json={"inputs": [f"hallo {number} " * 20 for number in range(500)]})
         )
@@ -243,8 +252,8 @@ async def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Pat
         assert (await large).status_code == 200
 
 
-async def test_concurrent_puts_of_one_id_leave_one_whole_document(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (_, encoder, client):
+async def test_concurrent_puts_of_one_id_leave_one_whole_document(gated: Gated) -> None:
+    async with gated() as (_, encoder, client):
         encoder.let()
 
         async def put(number: int) -> int:
@@ -262,8 +271,8 @@ async def test_concurrent_puts_of_one_id_leave_one_whole_document(tiny_model: Pa
         assert np.isclose(found[0]["score"], 1, atol=1e-6)
 
 
-async def test_a_request_in_flight_at_shutdown_is_finished(tiny_model: Path, tmp_path: Path) -> None:
-    async with gated(tiny_model, tmp_path) as (runtime, encoder, client):
+async def test_a_request_in_flight_at_shutdown_is_finished(gated: Gated) -> None:
+    async with gated() as (runtime, encoder, client):
         accepted = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 20}))
         await until_queued(runtime, 19)
         runtime.lifecycle.is_draining = True
@@ -276,3 +285,74 @@ async def test_a_request_in_flight_at_shutdown_is_finished(tiny_model: Path, tmp
         await closing
         late = await client.post("/embed", json={"inputs": "hallo"})
         assert_refused(late, 503, "NotReady")
+
+
+# --- re-ranking
+
+QUERY = "Who plays the guitar?"
+MANY = [f"guitar {number}" for number in range(40)]
+
+
+@pytest.fixture(params=["cosine", "both", "alone"])
+def ranking(request: pytest.FixtureRequest, gated: Gated, tiny_reranker: Path) -> Gated:
+    """As `gated`: without a re-ranker, with one, and with one alone."""
+    if request.param == "cosine":
+        return gated
+    return partial(gated, reranker=tiny_reranker, rerank_weight="alone" if request.param == "alone" else 0.2)
+
+
+def inputs_of(runtime: Runtime) -> int:
+    """How many texts and pairs MANY are: the query is a text, or only in each pair."""
+    if runtime.reranker is None:
+        return 1 + len(MANY)
+    return len(MANY) if runtime.settings.rerank_weight == "alone" else 1 + 2 * len(MANY)
+
+
+@pytest.mark.parametrize("windows", [False, True])
+async def test_a_client_that_leaves_takes_its_pairs_out_of_the_queue(ranking: Gated, windows: bool) -> None:
+    async with ranking() as (runtime, models, client):
+        body = json.dumps({"query": QUERY, "texts": MANY, "windows": windows}).encode()
+        request, left = leaving_client(runtime, "/rerank", body)
+        await until_queued(runtime, 30)
+        left.set()
+        await request
+        await until(lambda: runtime.pool.depth == 0)
+        models.let()
+        assert (await client.post("/rerank", json={"query": QUERY, "texts": ["a"]})).status_code == 200
+        assert models.count < 10
+
+
+async def test_a_text_does_not_wait_for_all_pairs_of_another_request(ranking: Gated) -> None:
+    async with ranking() as (runtime, models, client):
+        long = asyncio.create_task(client.post("/rerank", json={"query": QUERY, "texts": MANY}))
+        count = inputs_of(runtime)
+        await until(lambda: runtime.pool.depth == count - 1)  # the worker holds one
+        short = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
+        await until(lambda: runtime.pool.depth == count)
+        models.let(4)
+        assert (await short).status_code == 200
+        assert not long.done()
+        models.let()
+        assert (await long).status_code == 200
+
+
+async def test_pairs_that_wait_too_long_are_given_up(ranking: Gated) -> None:
+    async with ranking(request_timeout_s=2) as (runtime, models, client):
+        asking = asyncio.create_task(client.post("/rerank", json={"query": QUERY, "texts": MANY}))
+        await until_queued(runtime, 30)
+        models.let(1)
+        response = await asking
+        assert_refused(response, 429, "Overloaded", "2 s (CROSSLET_REQUEST_TIMEOUT_S)")
+        models.let()
+
+
+@pytest.mark.parametrize("windows", [False, True])
+async def test_passages_that_would_never_fit_the_memory_are_refused(ranking: Gated, windows: bool) -> None:
+    async with ranking(memory_budget=10**12) as (runtime, models, _):
+        memory = MemoryBudget(2_000_000, dim=16, release=lambda: None, resident=lambda: 1_000_000)
+        models.let()
+        async with connect(replace(runtime, memory=memory)) as client:
+            body = {"query": "a", "texts": [TEXTS[0], "guitar " * 10_000], "windows": windows}
+            response = await client.post("/rerank", json=body)
+            assert_refused(response, 413, "TooLarge", "the limit is 2000000 (CROSSLET_MEMORY_BUDGET)")
+            assert (await client.post("/rerank", json={"query": "a", "texts": [TEXTS[0]]})).status_code == 200

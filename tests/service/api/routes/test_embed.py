@@ -54,6 +54,8 @@ def test_a_text_too_long_to_tokenise_is_refused(serve: Serve) -> None:
     assert response.status_code == 422
     assert error_of(response) == "input[1] has 101 token ids; the limit is 100 (CROSSLET_MAX_TEXT_CHARS)"
     assert_refused(put(client, {"id": "a", "text": "a" * 101}), 422, "Tokenizer", "documents[0]")
+    ranked = client.post("/rerank", json={"query": "a", "texts": ["a", "a" * 101]})
+    assert_refused(ranked, 422, "Tokenizer", "texts[1] has 101 characters")
 
 
 def test_a_text_counts_as_what_its_ligatures_are_written_out_to(serve: Serve) -> None:

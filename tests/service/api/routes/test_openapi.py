@@ -48,6 +48,8 @@ def test_every_answer_is_described(client: TestClient) -> None:
                 openais = ("post /embeddings", "post /v1/embeddings", "get /v1/")
                 model = "OpenAIErrorResponse" if name.startswith(openais) else "ErrorResponse"
                 assert content["schema"]["$ref"].endswith(f"/{model}"), (name, status)
+            if status == "200" and "/rerank" in name:
+                assert {"x-reranker", "x-truncated"} <= set(answer["headers"])
             if status == "429":
                 assert "retry-after" in answer["headers"]
 

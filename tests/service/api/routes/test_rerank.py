@@ -1,4 +1,6 @@
 import json
+import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,17 @@ from hypothesis import strategies as st
 
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
-from service.model.encoder import load_encoder
+from service.model.encoder import TextInput, load_encoder
 from service.model.reranker import Reranker
 from service.model.tokenizer import Tokenizer
 from tests.artifacts import MAX_LENGTH, TEXTS, build_artifact
 from tests.reranker_artifact import build_reranker
-from tests.service.api.answers import assert_refused
+from tests.service.api.answers import assert_refused, put_texts, search
 from tests.service.conftest import Serve
 
 QUERY = "Who plays the guitar?"
 LONG = "guitar " * 50
+WEIGHT = 0.4
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
 
 
@@ -37,7 +40,7 @@ def in_order(results: list[dict[str, Any]]) -> list[float]:
     return [one["score"] for one in sorted(results, key=lambda one: int(one["index"]))]
 
 
-def cosines(folder: Path, query: str, texts: list[str]) -> list[float]:
+def cosines(folder: Path, query: str, texts: Sequence[TextInput]) -> list[float]:
     """The oracle: each text by itself, in float64."""
     encoder = load_encoder(folder)
     query_D = encoder.encode(query).vector.astype(np.float64)
@@ -100,7 +103,7 @@ def test_query_and_documents_have_their_prompts_before_them(serve: Serve, tmp_pa
     np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
-# --- with one: test_rerank_both.py has what scores it gives beside the bi-encoder
+# --- with one
 
 
 def test_a_reranker_alone_scores_each_pair(serve: Serve, tiny_reranker: Path) -> None:
@@ -113,6 +116,56 @@ def test_a_reranker_alone_scores_each_pair(serve: Serve, tiny_reranker: Path) ->
     np.testing.assert_allclose(1 / (1 + np.exp(-np.asarray(raw))), expected, rtol=1e-9)
     answer = client.post("/v1/rerank", json={"query": QUERY, "documents": list(TEXTS)})
     assert (answer.json()["model"], answer.headers["x-reranker"]) == ("tiny-reranker", "tiny-reranker")
+
+
+@pytest.fixture
+def both(serve: Serve, tmp_path: Path, tiny_reranker: Path) -> TestClient:
+    build_artifact(tmp_path / "model", prompts={"query": "man : ", "passage": "stock : "})
+    return serve(model=tmp_path / "model", reranker=tiny_reranker, rerank_weight=WEIGHT)
+
+
+def test_a_score_is_the_cosine_raised_by_the_rerankers(both: TestClient, tmp_path: Path, tiny_reranker: Path) -> None:
+    """x = c + w p (1 - c), mapped to [0, 1]."""
+    cosine_N = np.array(cosines(tmp_path / "model", "man : " + QUERY, ["stock : " + text for text in TEXTS]))
+    expected_N = cosine_N + WEIGHT * np.array(pair_scores(tiny_reranker, QUERY, list(TEXTS))) * (1 - cosine_N)
+    np.testing.assert_allclose(in_order(ranked(both, QUERY, list(TEXTS), raw_scores=True)), expected_N, atol=1e-6)
+    scores = in_order(ranked(both, QUERY, list(TEXTS)))
+    np.testing.assert_allclose(scores, (1 + expected_N) / 2, atol=1e-6)
+    for path in PATHS:
+        response = both.post(path, json={"query": QUERY, "documents": list(TEXTS)})
+        found = {one["index"]: one["relevance_score"] for one in response.json()["results"]}
+        assert [found[index] for index in range(len(TEXTS))] == scores
+        assert (response.json()["model"], response.headers["x-reranker"]) == ("tiny-reranker", "tiny-reranker")
+
+
+def test_the_weight_0_is_the_bi_encoder(serve: Serve, client: TestClient, tiny_reranker: Path) -> None:
+    weightless = serve(reranker=tiny_reranker, rerank_weight=0)
+    assert ranked(weightless, QUERY, list(TEXTS)) == ranked(client, QUERY, list(TEXTS))
+
+
+def test_a_search_by_vectors_and_rerank_give_the_same_scores(both: TestClient) -> None:
+    put_texts(both, TEXTS)
+    results = search(both, query=QUERY, mode="dense", rerank=True, top_k=len(TEXTS))
+    raw = in_order(ranked(both, QUERY, list(TEXTS), raw_scores=True))
+    assert {int(one["id"]): one["score"] for one in results} == pytest.approx(dict(enumerate(raw)), abs=1e-6)
+
+
+def test_the_cost_is_that_of_both_models(serve: Serve, client: TestClient, tiny_reranker: Path) -> None:
+    body = {"query": QUERY, "documents": [*TEXTS, TEXTS[0]]}
+    alone, both = (serve(reranker=tiny_reranker, rerank_weight=weight) for weight in ("alone", WEIGHT))
+    tokens = [int(one.post("/v2/rerank", json=body).headers["x-tokens"]) for one in (client, alone)]
+    response = both.post("/v2/rerank", json=body)
+    assert int(response.headers["x-tokens"]) == sum(tokens)
+    assert response.json()["usage"]["total_tokens"] == sum(tokens)
+    assert f"crosslet_tokens_total {float(sum(tokens))}" in both.get("/metrics").text.splitlines()
+
+
+def test_cosines_come_from_the_cache_and_keep_their_bits(serve: Serve, tiny_reranker: Path) -> None:
+    plain, kept = (serve(reranker=tiny_reranker, cache_bytes=size) for size in (0, 1_000_000))
+    scores = ranked(plain, QUERY, list(TEXTS))
+    for _ in range(2):  # computed, then kept
+        assert ranked(kept, QUERY, list(TEXTS)) == scores
+    assert f"crosslet_cache_hits_total {float(1 + len(TEXTS))}" in kept.get("/metrics").text.splitlines()
 
 
 def test_the_service_says_which_reranker_it_has(serve: Serve, tiny_reranker: Path) -> None:
@@ -222,14 +275,6 @@ def test_a_wrong_request_is_a_422_that_names_the_field(client: TestClient, body:
             assert_refused(client.post(path, json=body), 422, "Validation", *words)
 
 
-def test_the_routes_are_described(client: TestClient) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    for path in PATHS:
-        assert set(paths[path]) == {"post"}
-        assert "429" in paths[path]["post"]["responses"]
-        assert {"x-reranker", "x-truncated"} <= set(paths[path]["post"]["responses"]["200"]["headers"])
-
-
 # --- what goes in
 
 
@@ -240,31 +285,6 @@ def test_one_document_and_a_thousand_are_scored(either: Serve) -> None:
     assert sorted(one["index"] for one in many) == list(range(1000))
     assert [one["score"] for one in many] == sorted((one["score"] for one in many), reverse=True)
     assert in_order(ranked(client, QUERY, texts[500:501])) == [in_order(many)[500]]
-
-
-def test_a_huge_document_is_cut_and_reported(client: TestClient) -> None:
-    huge = "guitar " * 14_000
-    response = client.post("/v2/rerank", json={"query": QUERY, "documents": ["hallo", huge]})
-    assert response.headers["x-truncated"] == "1; indices=1"
-    assert response.json()["meta"]["warnings"] == ["documents[1] was cut"]
-    response = client.post("/rerank", json={"query": LONG, "texts": ["hallo", "welt"]})
-    assert response.headers["x-truncated"] == "0; query"
-    response = client.post("/v1/rerank", json={"query": LONG, "documents": [LONG]})
-    assert response.headers["x-truncated"] == "1; indices=0; query"
-    assert response.json()["meta"]["warnings"] == ["query was cut", "documents[0] was cut"]
-
-
-def test_a_forbidden_cut_names_the_text_and_both_lengths(client: TestClient) -> None:
-    for path, key in (("/rerank", "texts"), ("/v1/rerank", "documents")):
-        response = client.post(path, json={"query": QUERY, key: ["hallo", LONG], "truncate": False})
-        assert_refused(response, 422, "Tokenizer", f"{key}[1] has ", f"the model reads {MAX_LENGTH}")
-        response = client.post(path, json={"query": LONG, key: ["hallo"], "truncate": False})
-        assert_refused(response, 422, "Tokenizer", "query has ", f"the model reads {MAX_LENGTH}")
-
-
-def test_a_document_too_long_to_rank_is_refused(client: TestClient) -> None:
-    response = client.post("/rerank", json={"query": QUERY, "texts": ["a", "a" * 100_001]})
-    assert_refused(response, 422, "Tokenizer", "texts[1] has 100001 characters", "100000 (CROSSLET_MAX_TEXT_CHARS)")
 
 
 def test_equal_documents_have_equal_scores_and_keep_their_order(ranker: TestClient) -> None:
@@ -313,6 +333,64 @@ def test_a_document_the_model_fails_on_is_named(serve: Serve, failing_model: Pat
         assert client.post("/rerank", json={"query": QUERY, "texts": ["hallo"]}).status_code == 200
 
 
+# --- what does not fit
+
+FITS = "guitar " * (MAX_LENGTH - 3)  # the bi-encoder; a pair has the query as well, and half of its room for that
+
+
+@pytest.mark.parametrize(
+    ("weight", "query", "documents", "truncated", "warnings"),
+    [
+        (None, QUERY, ["hallo", LONG], "1; indices=1", ["documents[1]"]),
+        (None, LONG, ["hallo", "welt"], "0; query", ["query"]),
+        (None, LONG, [LONG], "1; indices=0; query", ["query", "documents[0]"]),
+        ("alone", "a", ["b", LONG], "1; indices=1", ["documents[1]"]),
+        ("alone", FITS, ["hallo"], "0; query", ["query"]),
+        (0.2, FITS, ["hallo"], "0; query", ["query"]),
+        (0.2, FITS, ["hallo", LONG], "1; indices=1; query", ["query", "documents[1]"]),
+        (0.2, QUERY, ["hallo", FITS, LONG], "2; indices=1,2", ["documents[1]", "documents[2]"]),
+        (0.2, "a", [LONG], "1; indices=0", ["documents[0]"]),
+    ],
+)
+def test_what_either_model_cuts_is_reported(
+    serve: Serve,
+    tiny_reranker: Path,
+    weight: Any,
+    query: str,
+    documents: list[str],
+    truncated: str,
+    warnings: list[str],
+) -> None:
+    client = serve() if weight is None else serve(reranker=tiny_reranker, rerank_weight=weight)
+    body = {"query": query, "documents": documents}
+    response = client.post("/v2/rerank", json=body)
+    assert response.headers["x-truncated"] == truncated
+    assert response.json()["meta"]["warnings"] == [f"{name} was cut" for name in warnings]
+    in_windows = client.post("/v2/rerank", json=body | {"windows": True})  # which read all of a passage
+    assert in_windows.headers["x-truncated"] == ("0; query" if "query" in warnings else "0")
+
+
+@pytest.mark.parametrize(
+    ("weight", "query", "texts", "message"),  # both models cut LONG: the one that finds it first names it
+    [
+        (None, QUERY, ["hallo", LONG], r"texts\[1\] has "),
+        (None, LONG, ["hallo"], r"query has "),
+        (0.2, "a", ["hallo", LONG], r"texts\[1\] (and the query have|has) "),
+        (0.2, LONG, ["hallo"], r"(query has|texts\[0\] and the query have) "),
+        (0.2, QUERY, ["hallo", FITS], r"texts\[1\] and the query have .* the re-ranker"),
+        ("alone", "a", ["hallo", LONG], r"texts\[1\] and the query have 54 tokens"),
+        ("alone", LONG, ["a"], r"texts\[0\] and the query have 54 tokens"),
+    ],
+)
+def test_a_forbidden_cut_names_the_text_and_both_lengths(
+    serve: Serve, tiny_reranker: Path, weight: Any, query: str, texts: list[str], message: str
+) -> None:
+    client = serve() if weight is None else serve(reranker=tiny_reranker, rerank_weight=weight)
+    response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})
+    assert_refused(response, 422, "Tokenizer")
+    assert re.match(f"{message}.* reads {MAX_LENGTH}", response.json()["error"]), response.text
+
+
 # --- long passages
 
 
@@ -333,18 +411,21 @@ def test_windows_give_a_long_passage_the_score_of_its_best_part(serve: Serve, ti
     assert scores[0] > in_order(ranked(client, query, [long]))[0]
 
 
-def test_windows_of_pairs_leave_no_token_out(serve: Serve, tiny_reranker: Path) -> None:
-    long = " ".join(TEXTS)
-    client = serve(reranker=tiny_reranker, rerank_weight="alone")
-    response = client.post("/rerank", json={"query": "guitar", "texts": [long, "hallo"], "windows": True})
-    assert response.headers["x-truncated"] == "0"
-    reranker = Reranker.load(tiny_reranker)
-    parts = reranker.windows("guitar", long)
-    assert len(parts) > 3
-    assert in_order(response.json())[0] == max(map(reranker.score, parts))
-    cut = client.post("/rerank", json={"query": "guitar", "texts": [long, "hallo"]})
-    assert cut.headers["x-truncated"] == "1; indices=0"
-    assert in_order(cut.json())[1] == in_order(response.json())[1]
+def test_each_model_takes_its_own_best_window(serve: Serve, tiny_model: Path, tiny_reranker: Path) -> None:
+    client, long = serve(reranker=tiny_reranker, rerank_weight=WEIGHT), " ".join(TEXTS)
+    encoder, reranker = load_encoder(tiny_model), Reranker.load(tiny_reranker)
+    parts, pairs = encoder.windows(long, prompt=""), reranker.windows(QUERY, long)
+    assert min(len(parts), len(pairs)) > 3
+    cosine, score = max(cosines(tiny_model, QUERY, parts)), max(map(reranker.score, pairs))
+    found = in_order(ranked(client, QUERY, [long, "hallo"], windows=True, raw_scores=True))
+    assert found[0] == pytest.approx(cosine + WEIGHT * score * (1 - cosine), abs=1e-6)
+    assert found[1] == in_order(ranked(client, QUERY, ["hallo"], raw_scores=True))[0]
+
+
+def test_as_many_windows_as_texts_are_allowed_for_each_model(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, max_texts=len(TEXTS))
+    body = {"query": "a", "documents": ["hallo"] * len(TEXTS), "windows": True}
+    assert client.post("/v2/rerank", json=body).status_code == 200
 
 
 def test_too_many_windows_are_refused_with_both_numbers(either: Serve) -> None:
@@ -352,26 +433,3 @@ def test_too_many_windows_are_refused_with_both_numbers(either: Serve) -> None:
     body = {"query": "a", "documents": ["hallo", "guitar " * 1000], "windows": True}
     response = client.post("/v1/rerank", json=body)
     assert_refused(response, 422, "Validation", "documents has ", "up to position 1", "is 8 (CROSSLET_MAX_TEXTS)")
-
-
-def test_a_pair_too_long_names_the_text_and_both_lengths(serve: Serve, tiny_reranker: Path) -> None:
-    client = serve(reranker=tiny_reranker, rerank_weight="alone")
-    for query, texts, position in (("a", ["hallo", LONG], 1), (LONG, ["a"], 0)):
-        response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})
-        words = f"texts[{position}] and the query have 54 tokens", f"reads {MAX_LENGTH}"
-        assert_refused(response, 422, "Tokenizer", *words)
-    response = client.post("/rerank", json={"query": "a", "texts": [LONG], "truncate": False, "windows": True})
-    assert response.status_code == 200
-    cut = client.post("/v1/rerank", json={"query": "a", "documents": ["b", LONG]}).json()
-    assert cut["meta"]["warnings"] == ["documents[1] was cut"]
-
-
-# --- what every route passes
-
-
-def test_what_is_ranked_is_counted(client: TestClient) -> None:
-    response = client.post("/v1/rerank", json={"query": QUERY, "documents": [LONG, "hallo"]})
-    lines = client.get("/metrics").text.splitlines()
-    assert 'crosslet_requests_total{route="/v1/rerank",status="200"} 1.0' in lines
-    assert f"crosslet_tokens_total {float(response.headers['x-tokens'])}" in lines
-    assert "crosslet_truncated_inputs_total 1.0" in lines
