@@ -10,13 +10,12 @@ from service.model.tokenizer import TokenisedText
 
 def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
     """Make a request of texts with these numbers of tokens, all ready for a pass."""
-    job = Job([f"text {number}" for number in range(len(lengths))], True)
-    prepared = []
-    for text, length in zip(job.texts, lengths, strict=True):
-        work = Work(text, True)
+    job, works = Job([], True), [Work(f"text {number}", True) for number in range(len(lengths))]
+    for work in works:
         join(job, work)
-        prepared.append(Prepared(work, TokenisedText([1] * length, length), 0.0))
-    return job, prepared
+    return job, [
+        Prepared(work, TokenisedText([1] * length, length), 0.0) for work, length in zip(works, lengths, strict=True)
+    ]
 
 
 def join(job: Job, work: Work) -> None:
@@ -24,14 +23,6 @@ def join(job: Job, work: Work) -> None:
     work.positions[job] = [0]
     work.wanted += 1
     job.works[work] = None
-
-
-def drop(job: Job) -> None:
-    """Drop a request as the queue does when a client disconnects."""
-    for work in job.works:
-        del work.positions[job]
-        work.wanted -= 1
-    job.works.clear()
 
 
 def take(window: Batcher, room: Callable[[int], int], *, mixed: bool = False, most: int = 100) -> list[Prepared]:
@@ -119,19 +110,6 @@ def test_a_pass_has_no_more_texts_than_a_worker_may_take() -> None:
     assert take(window, lambda length: 10, most=1) == [texts[1]]
 
 
-def test_texts_that_nobody_waits_for_leave_it() -> None:
-    window, (job, texts), (other, _) = Batcher(), wanted(5, 5, 6), wanted()
-    fill(window, *texts)
-    join(other, texts[1].work)
-    window.join(other)
-    drop(job)
-    assert window.leave(job) == [texts[0].work, texts[2].work]
-    assert window._turns.keys() == {other}
-    assert take(window, lambda length: 10) == [texts[1]]
-    assert not window
-    assert not window.leave(job)
-
-
 def test_a_text_that_two_requests_want_leads_for_both() -> None:
     window, (_, first), (second, others), (_, third) = Batcher(), wanted(5, 6), wanted(7), wanted(8)
     fill(window, *first, *others, *third)
@@ -139,12 +117,6 @@ def test_a_text_that_two_requests_want_leads_for_both() -> None:
     window.join(second)
     led = [lead(window) for _ in range(4)]
     assert led == [5, 8, 6, 7]
-
-
-def test_it_knows_the_requests_behind_its_texts() -> None:
-    window, (first, some), (second, others) = Batcher(), wanted(5, 6), wanted(5)
-    fill(window, *some, *others)
-    assert window._turns.keys() == {first, second}
 
 
 def test_batcher_has_limited_room_and_always_takes_one_text() -> None:
@@ -176,7 +148,7 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
 
     def add(work: Work) -> None:
         if work.wanted:
-            window.add(Prepared(work, TokenisedText([1] * len(work.text), len(work.text)), 0.0))
+            window.add(Prepared(work, TokenisedText([1] * work.size, work.size), 0.0))
         else:
             window.remove(work)
             queue.finish(work)

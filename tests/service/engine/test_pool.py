@@ -2,7 +2,7 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,7 @@ class Gate:
     """An encoder that blocks until it is released, and records the texts it saw."""
 
     def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.entered = threading.Event()
+        self.opened, self.entered = threading.Event(), threading.Event()
         self.seen: list[TextInput] = []
         self.pools: list[EncoderPool] = []
 
@@ -59,6 +58,13 @@ class Gate:
         pool = self.pool(**options)
         pool.start()
         return pool
+
+    async def busy_pool(self, **options: Any) -> tuple[EncoderPool, asyncio.Task[EncodedBatch]]:
+        """Make a pool whose worker has the text `busy`."""
+        pool = self.started_pool(**options)
+        (busy,) = ask(pool, ["busy"])
+        await until(self.entered.is_set)
+        return pool, busy
 
     def encode(self, text: TextInput, truncate: bool) -> Encoded:
         self.entered.set()
@@ -80,6 +86,18 @@ def gate() -> Iterator[Gate]:
         pool.close()
 
 
+def ask(pool: EncoderPool, *requests: Sequence[str]) -> list[asyncio.Task[EncodedBatch]]:
+    return [asyncio.create_task(pool.encode(texts)) for texts in requests]
+
+
+def sizes_of(batches: Sequence[EncodedBatch]) -> list[int]:
+    return [len(batch.embeddings) for batch in batches]
+
+
+def numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {number}" for number in range(count)]
+
+
 @settings(max_examples=60)
 @given(texts=st.lists(LANGUAGES, min_size=1, max_size=12))
 async def test_vector_is_bit_identical_in_any_company(pool: EncoderPool, encoder: Encoder, texts: list[str]) -> None:
@@ -94,60 +112,41 @@ async def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
 
 
 async def test_full_queue_refuses_with_both_numbers(gate: Gate) -> None:
-    pool = gate.started_pool(max_queue_texts=2)
-    first = asyncio.create_task(pool.encode(["a"]))
-    await until(gate.entered.is_set)  # the worker holds it
-    second = asyncio.create_task(pool.encode(["b", "c"]))
+    pool, busy = await gate.busy_pool(max_queue_texts=2)
+    waiting = ask(pool, ["b", "c"])
     await until(lambda: pool.depth == 2)
     with pytest.raises(Overloaded, match=r"2 texts wait; requests are accepted while fewer than 2 do") as caught:
         await pool.encode(["d", "e"])
     assert caught.value.retry_after_s >= 1
     gate.opened.set()
-    assert len((await first).embeddings) == 1
-    assert len((await second).embeddings) == 2
-    pool.close()
-    assert sorted(map(str, gate.seen)) == ["a", "b", "c"]
+    assert sizes_of(await asyncio.gather(busy, *waiting)) == [1, 2]
+    assert sorted(map(str, gate.seen)) == ["b", "busy", "c"]
 
 
 async def test_small_requests_do_not_keep_a_large_one_out(gate: Gate) -> None:
-    pool = gate.started_pool(max_queue_texts=3)
-    waiting = [asyncio.create_task(pool.encode(["a"]))]
-    await until(gate.entered.is_set)  # the worker holds it
-    waiting += [asyncio.create_task(pool.encode([text])) for text in "bc"]
+    pool, busy = await gate.busy_pool(max_queue_texts=3)
+    small = ask(pool, ["b"], ["c"])
     await until(lambda: pool.depth == 2)
-    waiting.append(asyncio.create_task(pool.encode(list("defgh"))))
+    large = ask(pool, list("defgh"))
     await until(lambda: pool.depth == 7)
     gate.opened.set()
-    assert [len(batch.embeddings) for batch in await asyncio.gather(*waiting)] == [1, 1, 1, 5]
-
-
-async def test_a_cancelled_request_leaves_the_queue(gate: Gate) -> None:
-    pool = gate.started_pool()
-    first = asyncio.create_task(pool.encode(["a"]))
-    await until(gate.entered.is_set)
-    dropped = asyncio.create_task(pool.encode(["x"] * 50))
-    await until(lambda: pool.depth == 50)
-    dropped.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await dropped
-    assert pool.depth == 0
-    gate.opened.set()
-    await first
-    pool.close()
-    assert gate.seen == ["a"]
+    assert sizes_of(await asyncio.gather(busy, *small, *large)) == [1, 1, 1, 5]
 
 
 @pytest.mark.parametrize(("text", "cause"), [("bad", InvalidInput), ("crash", InferenceFailed)])
-async def test_a_failing_text_fails_its_own_request_only(gate: Gate, text: str, cause: type[Exception]) -> None:
-    pool = gate.started_pool(workers=2)
+async def test_failing_text_fails_each_of_its_requests_by_place(gate: Gate, text: str, cause: type[Exception]) -> None:
+    pool = gate.started_pool()
+    tasks = ask(pool, ["ok", text], [text, "ok"], ["ok", "fine"])
+    await until(lambda: pool.depth == 5)
     gate.opened.set()
-    good = asyncio.create_task(pool.encode(["ok"] * 20))
-    with pytest.raises(InputError) as caught:
-        await pool.encode(["fine", text, "fine"])
-    assert caught.value.position == 1
-    assert isinstance(caught.value.cause, cause)
-    assert len((await good).embeddings) == 20
-    assert len((await pool.encode(["after"])).embeddings) == 1
+    *failed, fine = await asyncio.gather(*tasks, return_exceptions=True)
+    for position, error in zip([1, 0], failed, strict=True):
+        assert isinstance(error, InputError)
+        assert error.position == position
+        assert isinstance(error.cause, cause)
+    assert isinstance(fine, EncodedBatch)
+    assert sizes_of([await pool.encode(["after"])]) == [1]
+    assert pool.depth == 0
     assert pool.trouble(stall_timeout_s=60) is None
 
 
@@ -169,20 +168,20 @@ async def test_skip_failed_gives_the_other_vectors_and_the_errors(gate: Gate) ->
 
 async def test_closing_finishes_what_was_admitted_and_refuses_the_rest(gate: Gate) -> None:
     pool = gate.started_pool()
-    admitted = asyncio.create_task(pool.encode(["a", "b", "c"]))
+    (admitted,) = ask(pool, ["a", "b", "c"])
     await until(lambda: pool.depth == 2)
     closing = asyncio.create_task(asyncio.to_thread(pool.close))
     await until(lambda: pool._schedule._is_closing)
     with pytest.raises(NotReady, match="shutting down"):
         await pool.encode(["late"])
     gate.opened.set()
-    assert len((await admitted).embeddings) == 3
+    assert sizes_of([await admitted]) == [3]
     await closing
 
 
 async def test_texts_that_wait_without_progress_are_trouble(gate: Gate) -> None:
     pool = gate.started_pool()
-    job = asyncio.create_task(pool.encode(["a", "b"]))
+    (job,) = ask(pool, ["a", "b"])
     await until(lambda: pool.depth == 1)
     await asyncio.sleep(0.05)
     assert pool.trouble(stall_timeout_s=60) is None
@@ -193,14 +192,10 @@ async def test_texts_that_wait_without_progress_are_trouble(gate: Gate) -> None:
     assert "1 of 1 encoder workers are not running" in str(pool.trouble(stall_timeout_s=60))
 
 
-def distinct_jobs(sizes: list[int]) -> list[Job]:
-    return [Job([f"{number}.{position}" for position in range(size)], True) for number, size in enumerate(sizes)]
-
-
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_requests_take_turns_text_by_text(sizes: list[int]) -> None:
     queue = FairQueue(portion=5)
-    jobs = distinct_jobs(sizes)
+    jobs = [Job(numbered(str(number), size), True) for number, size in enumerate(sizes)]
     for job in jobs:
         queue.push(job)
     order: list[Job] = []
@@ -259,10 +254,8 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(
 
 
 async def test_equal_texts_in_flight_are_computed_once(gate: Gate) -> None:
-    pool = gate.started_pool()
-    busy = asyncio.create_task(pool.encode(["busy"]))
-    await until(gate.entered.is_set)
-    waiting = [asyncio.create_task(pool.encode(texts)) for texts in (["a", "bb", "a"], ["bb", "a"], ["busy", "a"])]
+    pool, busy = await gate.busy_pool()
+    waiting = ask(pool, ["a", "bb", "a"], ["bb", "a"], ["busy", "a"])
     await until(lambda: pool.depth == 7)
     gate.opened.set()
     first, second, third = await asyncio.gather(*waiting)
@@ -287,114 +280,87 @@ async def test_equal_texts_with_other_truncation_are_kept_apart(pool: EncoderPoo
 
 @pytest.mark.parametrize("sharing", [["x", "y"], ["y", "x", "y"]])
 async def test_leaving_request_takes_no_text_from_others(gate: Gate, sharing: list[str]) -> None:
-    pool = gate.started_pool()
-    busy = asyncio.create_task(pool.encode(["busy"]))
-    await until(gate.entered.is_set)
-    leaving = asyncio.create_task(pool.encode(["x", "only", "y"]))
+    pool, busy = await gate.busy_pool()
+    (leaving,) = ask(pool, ["x", "only", "y"])
     await until(lambda: pool.depth == 3)
-    staying = asyncio.create_task(pool.encode(sharing))
+    (staying,) = ask(pool, sharing)
     await until(lambda: pool.depth == 3 + len(sharing))
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     assert pool.depth == len(sharing)
     gate.opened.set()
-    assert len((await staying).embeddings) == len(sharing)
-    await busy
-    pool.close()
+    assert sizes_of(await asyncio.gather(busy, staying)) == [1, len(sharing)]
     assert sorted(map(str, gate.seen)) == ["busy", "x", "y"]
 
 
-async def test_failing_text_fails_each_of_its_requests_by_place(gate: Gate) -> None:
-    pool = gate.started_pool()
-    requests = [["ok", "bad"], ["bad", "ok"], ["ok", "fine"]]
-    tasks = [asyncio.create_task(pool.encode(texts)) for texts in requests]
-    await until(lambda: pool.depth == 5)
-    gate.opened.set()
-    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(first, InputError)
-    assert isinstance(second, InputError)
-    assert (first.position, second.position) == (1, 0)
-    assert isinstance(third, EncodedBatch)
-    assert pool.depth == 0
-
-
 async def test_texts_that_wait_too_long_are_dropped_by_name(gate: Gate) -> None:
-    pool = gate.started_pool(request_timeout_s=2)
-    begun = asyncio.create_task(pool.encode(["begun"]))
-    await until(gate.entered.is_set)
+    pool, busy = await gate.busy_pool(request_timeout_s=2)
     with pytest.raises(Overloaded, match=r"3 of the request's 3 .* 2 s \(CROSSLET_REQUEST_T") as caught:
         await pool.encode(["late", "later", "latest"])
     assert caught.value.retry_after_s >= 1
     assert pool.depth == 0
-    assert not begun.done()
+    assert not busy.done()
     gate.opened.set()
-    assert len((await begun).embeddings) == 1  # a worker had it: it is not thrown away
+    assert sizes_of([await busy]) == [1]  # a worker had it: it is not thrown away
     pool.close()
-    assert gate.seen == ["begun"]
+    assert gate.seen == ["busy"]
 
 
 async def test_what_could_not_be_answered_in_time_is_refused_at_once(gate: Gate) -> None:
     """Requests in a fair queue finish together: admitted anyway, each would be computed in part and time out."""
     pool = gate.pool(max_queue_texts=10_000, request_timeout_s=10)  # first guess: 2 ms a text
-    alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
+    (alone,) = ask(pool, numbered("long", 4000))  # nobody else's time
     await until(lambda: pool.depth == 2500)  # a fourth of the queue
     with pytest.raises(Overloaded, match=r"and 5 of the request .* most 5 s .* half of CROSSLET_REQUEST_TIMEOUT_S"):
-        await pool.encode([f"late {number}" for number in range(5)])
+        await pool.encode(numbered("late", 5))
     assert pool.depth == 2500
     alone.cancel()
     await asyncio.gather(alone, return_exceptions=True)
     assert pool.depth == 0
 
 
-def numbered(name: str, count: int) -> list[str]:
-    return [f"{name} {number}" for number in range(count)]
-
-
 async def test_a_large_request_takes_a_fourth_of_the_queue(gate: Gate) -> None:
-    pool = gate.started_pool()
-    large = asyncio.create_task(pool.encode(numbered("large", 90)))
+    pool, texts = gate.started_pool(), numbered("large", 90)
+    (large,) = ask(pool, texts)
     await until(gate.entered.is_set)
     assert pool.depth + 1 == 100 // 4  # a worker has one
     assert pool.backlog == 90 - 25
     gate.opened.set()
-    assert (await large).embeddings[:, 0].tolist() == [len(text) for text in numbered("large", 90)]
+    assert (await large).embeddings[:, 0].tolist() == list(map(len, texts))
     assert pool.depth == pool.backlog == 0
-    pool.close()
-    assert gate.seen == numbered("large", 90)
+    assert gate.seen == texts
 
 
 async def test_large_requests_do_not_keep_a_small_one_out(gate: Gate) -> None:
     pool = gate.started_pool()
-    large = [asyncio.create_task(pool.encode(numbered(name, 300))) for name in "abc"]
+    large = ask(pool, *(numbered(name, 300) for name in "abc"))
     await until(lambda: pool.depth == 3 * 25 - 1)
-    small = asyncio.create_task(pool.encode(["small"]))
+    small = ask(pool, ["small"])
     await until(lambda: pool.depth == 3 * 25)
     gate.opened.set()
-    await asyncio.gather(small, *large)
-    pool.close()
+    await asyncio.gather(*small, *large)
     assert gate.seen.index("small") <= 4  # after the one being encoded and one of each
     assert len(gate.seen) == 901
 
 
 async def test_a_large_request_waits_for_all_of_other_large_ones(gate: Gate) -> None:
     pool = gate.pool(request_timeout_s=20)  # 5000 texts may wait
-    first = asyncio.create_task(pool.encode(numbered("first", 4000)))
+    waiting = ask(pool, numbered("first", 4000))
     await until(lambda: pool.depth == 25)
     with pytest.raises(Overloaded, match=r"and 1001 of the request would take about 10 s; at most 10 s"):
         await pool.encode(numbered("second", 1001))
-    small = asyncio.create_task(pool.encode(numbered("small", 25)))
+    waiting += ask(pool, numbered("small", 25))
     await until(lambda: pool.depth == 50)
-    for one in (first, small):
-        one.cancel()
-    await asyncio.gather(first, small, return_exceptions=True)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
     assert pool.depth == pool.backlog == 0
 
 
 async def test_the_time_limit_is_one_for_all_of_a_large_request(gate: Gate) -> None:
     pool = gate.started_pool(request_timeout_s=1)
-    large = asyncio.create_task(pool.encode(numbered("large", 300)))
     with pytest.raises(Overloaded, match=r"284 of the request's 300 .* 1 s \(CROSSLET_REQUEST_T.*send fewer"):
-        await large
+        await pool.encode(numbered("large", 300))
     assert pool.depth == pool.backlog == 0
     gate.opened.set()
     pool.close()
@@ -404,37 +370,33 @@ async def test_the_time_limit_is_one_for_all_of_a_large_request(gate: Gate) -> N
 async def test_equal_texts_of_a_large_request_are_computed_once(gate: Gate) -> None:
     pool = gate.started_pool(workers=2)
     gate.opened.set()
-    batch = await pool.encode([*numbered("large", 200), "twice", *numbered("large", 200), "twice"])
-    pool.close()
+    batch = await pool.encode([*numbered("large", 200), "twice"] * 2)
     assert len(gate.seen) == 201
     assert batch.embeddings[200, 0] == batch.embeddings[401, 0] == len("twice")
 
 
 async def test_a_text_that_fails_late_in_a_large_request_is_named(gate: Gate) -> None:
-    pool = gate.started_pool()
+    pool, texts = gate.started_pool(), [*numbered("large", 150), "bad", *numbered("more", 150)]
     gate.opened.set()
     with pytest.raises(InputError) as caught:
-        await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)])
+        await pool.encode(texts)
     assert caught.value.position == 150
     assert pool.depth == pool.backlog == 0
-    batch = await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)], skip_failed=True)
+    batch = await pool.encode(texts, skip_failed=True)
     assert list(batch.failed) == [150]
     assert len(batch.embeddings) == 300
 
 
 async def test_known_and_repeated_texts_add_no_time_to_the_estimate(gate: Gate) -> None:
     pool = gate.pool(max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
-    texts = [f"a {number}" for number in range(2000)]
-    repeated = [texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9]]
-    calls = [asyncio.create_task(pool.encode(one)) for one in repeated]
+    texts = numbered("a", 2000)
+    waiting = ask(pool, texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9])
     await until(lambda: pool.depth == 9011)
     with pytest.raises(Overloaded, match=r"and 3000 of the request"):
-        await pool.encode([*texts, *(f"e {number}" for number in range(3000))])
+        await pool.encode([*texts, *numbered("e", 3000)])
     gate.opened.set()
     pool.start()
-    answered = await asyncio.gather(*calls)
-    pool.close()
-    assert [len(batch.embeddings) for batch in answered] == [2000, 2000, 3001, 2010]
+    assert sizes_of(await asyncio.gather(*waiting)) == [2000, 2000, 3001, 2010]
     assert len(gate.seen) == 2003
 
 
@@ -443,7 +405,7 @@ async def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encod
         time.sleep(0.05 if len(text) > 500 else 0)
         return encoder.encode(text[:8], truncate)
 
-    pool = pool_over(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
+    pool = pool_over(encode, workers=1, max_queue_texts=1000, request_timeout_s=25)
     pool.start()
     for number in range(40):
         await pool.encode([f"{number}" + "x" * 501])

@@ -125,14 +125,6 @@ def test_every_route_that_embeds_puts_its_prompt_first(serve: Serve, prompted: P
         assert base64.b64decode(one["embedding"]) == expected.tobytes()
 
 
-def test_documents_and_queries_get_their_prompts(serve: Serve, prompted: Path) -> None:
-    client = serve(model=prompted)
-    client.put("/documents", json={"documents": [{"id": "a", "text": TEXTS[0]}]})
-    (found,) = client.post("/search", json={"query": TEXTS[1]}).json()["results"]
-    expected = vector(prompted, "document", TEXTS[0]) @ vector(prompted, "query", TEXTS[1])
-    assert (found["score"], found["text"]) == (pytest.approx(expected, abs=1e-6), TEXTS[0])
-
-
 def test_token_ids_are_refused_where_a_prompt_is_due(serve: Serve, prompted: Path) -> None:
     client = serve(model=prompted, token_ids=True)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
@@ -209,17 +201,14 @@ def test_mine_and_dedup_use_the_default_or_named_prompt(capsys: Capture, prompte
     left, right = tmp_path / "a.txt", tmp_path / "b.txt"
     left.write_text("guitar\nthe stock\n", encoding="utf-8")
     right.write_text("a guitar\nstock market\n", encoding="utf-8")
-    mined = {
-        name: crosslet(capsys, "mine", left, right, "--threshold", "0", *options)
-        for name, options in {"sts": [], "again": ["--prompt-name", "sts"], "plain": ["--prompt-name", "plain"]}.items()
-    }
-    assert mined["sts"] == mined["again"] != mined["plain"]
-    cosines = {name: vector(prompted, name, "guitar") @ vector(prompted, name, "a guitar") for name in ("sts", "plain")}
-    both, between = left.with_name("both.txt"), sum(cosines.values()) / 2
-    both.write_text("guitar\na guitar\n", encoding="utf-8")
-    for name, cosine in cosines.items():
-        groups = crosslet(capsys, "dedup", both, "--threshold", between, "--margin", "0", "--prompt-name", name)
+    names = [[], ["--prompt-name", "sts"], ["--prompt-name", "plain"]]
+    default, named, plain = (crosslet(capsys, "mine", left, right, "--threshold", "0", *name) for name in names)
+    assert default == named != plain
+    cosines = [
+        vector(prompted, name, "guitar") @ vector(prompted, name, "a guitar") for name in ("sts", "sts", "plain")
+    ]
+    between = (cosines[0] + cosines[2]) / 2
+    left.write_text("guitar\na guitar\n", encoding="utf-8")
+    for name, cosine in zip(names, cosines, strict=True):
+        groups = crosslet(capsys, "dedup", left, "--threshold", between, "--margin", "0", *name)
         assert bool(groups) == (cosine > between)
-    assert crosslet(capsys, "dedup", both, "--threshold", between) == crosslet(
-        capsys, "dedup", both, "--threshold", between, "--prompt-name", "sts"
-    )
