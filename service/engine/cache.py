@@ -63,7 +63,7 @@ class VectorCache:
         """Store a vector; if the cache is full, evict the least recently used one."""
         if not self._max_entries or isinstance(text, PairInput):
             return
-        key, value = self._key(text), _packed(encoded)
+        key, value = self._key(text), HEADER.pack(encoded.tokens, encoded.full_length) + encoded.vector.tobytes()
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -79,10 +79,6 @@ class VectorCache:
         # The prefix tells texts from lists of token ids.
         content = b"t" + text.encode("utf-8", "surrogatepass") if isinstance(text, str) else f"i{text}".encode()
         return hashlib.blake2b(content, digest_size=KEY_BYTES, key=self._salt).digest()
-
-
-def _packed(encoded: Encoded) -> bytes:
-    return HEADER.pack(encoded.tokens, encoded.full_length) + encoded.vector.tobytes()
 
 
 def _unpacked(value: bytes) -> Encoded:

@@ -146,21 +146,20 @@ class EncoderPool:
             pass
 
     def _take_turn(self, finished: list[Finished]) -> bool:
-        """Hand in the results in `finished`, encode the next texts into it. Return whether there are more to come."""
+        """Hand in the results in `finished`, encode the next texts into it. Return whether there are more to come.
+
+        A call for each turn: variables of a waiting worker would keep requests alive.
+        """
         taken = self._schedule.next(finished)
         if taken is None:
             return False
         if taken and taken[0].is_apart:
             finished += [encode_alone(work, self._encode, self._cache) for work in taken]
         else:
-            finished += self._share(taken)
+            prepared, failed = tokenise_all(taken, self._encoder)
+            together = self._schedule.share(prepared, failed)
+            finished += failed + encode_together(together, self._encoder, self._cache)
         return True
-
-    def _share(self, taken: Sequence[Work]) -> list[Finished]:
-        """Tokenise the texts, then run one pass over the text whose turn it is and those that may join it."""
-        prepared, failed = tokenise_all(taken, self._encoder)
-        together = self._schedule.share(prepared, failed)
-        return failed + encode_together(together, self._encoder, self._cache)
 
 
 class InlineEncoder:

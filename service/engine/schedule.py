@@ -197,10 +197,10 @@ class Schedule:
     @property
     def _can_start(self) -> bool:
         """Whether there is work now: queued texts may have to wait for room in the batcher."""
-        return bool(self._batcher) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
-
-    def _may_take(self, work: Work) -> bool:
-        return work.is_apart or self._batcher.has_room(work)
+        if self._batcher or not self._queue.unstarted:
+            return bool(self._batcher)
+        first = self._queue.first()
+        return first.is_apart or self._batcher.has_room(first)
 
     def _take(self) -> list[Work]:
         """A long text or a pair, or a worker's part of the short ones that the batcher has room for: perhaps none."""

@@ -50,23 +50,18 @@ class CosineScorer:
         self.name = f"{encoder.manifest.name} (bi-encoder)"
 
     def before(self, query: str) -> list[Input]:
-        """Return the query behind its prompt."""
         return [self._encoder.prompts.query + query]
 
     def whole(self, query: str, passage: str) -> Input:
-        """Return the passage behind its prompt."""
         return self._encoder.prompts.document + passage
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
-        """Return each part behind the prompt, as token ids."""
         return self._encoder.windows(passage, prompt=self._encoder.prompts.document)
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
-        """Return the embeddings of the texts."""
         return batch.embeddings
 
     def raw(self, vectors_ND: Vectors) -> ScoreArray:
-        """Return cosines with the first vector."""
         # einsum, not BLAS: a cosine's bits then do not depend on the other passages.
         cosine_N = np.einsum("nd,d->n", vectors_ND[1:], vectors_ND[0])
         clipped_N: ScoreArray = np.clip(cosine_N.astype(np.float64), -1, 1)  # float64: no two cosines become one score
@@ -81,23 +76,18 @@ class PairScorer:
         self.name = reranker.manifest.name
 
     def before(self, query: str) -> list[Input]:
-        """Return nothing: the query is in each pair."""
         return []
 
     def whole(self, query: str, passage: str) -> Input:
-        """Return the pair."""
         return Pair(query, passage)
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
-        """Return the query paired with each part."""
         return self._reranker.windows(query, passage)
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
-        """Return the scores of the pairs."""
         return batch.scores_P1
 
     def raw(self, vectors_ND: Vectors) -> ScoreArray:
-        """Return the scores as they are."""
         return vectors_ND[:, 0].astype(np.float64)
 
 

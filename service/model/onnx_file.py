@@ -54,16 +54,11 @@ def external_files(path: Path) -> set[str]:
 
 
 def _external_names(file: mmap, tensor: Place) -> Iterator[str]:
-    entries: list[Place] = []
-    is_external = False
-    for number, place in _fields(file, tensor):
-        if number == EXTERNAL_DATA:
-            entries.append(place)
-        is_external = is_external or (number == DATA_LOCATION and file[slice(*place)] != b"\0")
+    entries = list(_values(file, tensor, EXTERNAL_DATA))
     for entry in entries:
-        if any(file[slice(*key)] == b"location" for key in _values(file, entry, KEY)):
-            yield from (file[slice(*value)].decode(errors="replace") for value in _values(file, entry, VALUE))
-    if is_external and not entries:
+        if b"location" in _contents(file, entry, KEY):
+            yield from (name.decode(errors="replace") for name in _contents(file, entry, VALUE))
+    if not entries and any(location != b"\0" for location in _contents(file, tensor, DATA_LOCATION)):
         yield ""
 
 
@@ -80,18 +75,17 @@ def embedding_rows(path: Path, ids: str) -> int | None:
                 if file.find(ids.encode(), *node) >= 0:  # skip the others unparsed
                     tables |= _looked_up(file, node, ids.encode())
             tensors += _values(file, graph, INITIALIZER)
-        return min((_rows(file, tensor) for tensor in tensors if _name(file, tensor) in tables), default=None)
+        rows = [
+            _rows(file, tensor) for tensor in tensors if tables.intersection(_contents(file, tensor, TENSOR_NAME)[:1])
+        ]
+        return min(rows, default=None)
 
 
 def _looked_up(file: mmap, node: Place, ids: bytes) -> set[bytes]:
     """Return the name of the table in which a node looks up `ids`, if it does."""
-    (operator,) = (file[slice(*value)] for value in _values(file, node, NODE_OPERATOR))
-    table, *indices = [file[slice(*value)] for value in _values(file, node, NODE_INPUT)] or [b""]
+    (operator,) = _contents(file, node, NODE_OPERATOR)
+    table, *indices = _contents(file, node, NODE_INPUT) or [b""]
     return {table} if operator in LOOK_UPS and indices[:1] == [ids] else set()
-
-
-def _name(file: mmap, tensor: Place) -> bytes:
-    return next((file[slice(*value)] for value in _values(file, tensor, TENSOR_NAME)), b"")
 
 
 def _rows(file: mmap, tensor: Place) -> int:
@@ -125,6 +119,11 @@ def _fields(file: mmap, message: Place) -> Iterator[tuple[int, Place]]:
 def _values(file: mmap, message: Place, wanted: int) -> Iterator[Place]:
     """Yield the places of one field's values in a message, in order."""
     return (place for number, place in _fields(file, message) if number == wanted)
+
+
+def _contents(file: mmap, message: Place, wanted: int) -> list[bytes]:
+    """Return one field's values in a message, in order."""
+    return [file[slice(*place)] for place in _values(file, message, wanted)]
 
 
 def _varint(file: mmap, start: int) -> tuple[int, int]:

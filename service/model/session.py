@@ -34,7 +34,8 @@ class Session:
                 str(path), sess_options=_options(), providers=["CPUExecutionProvider"]
             )
         except Exception as exc:  # ONNX Runtime's errors have no common base class
-            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({_first_line(exc)})") from exc
+            reason = (str(exc).splitlines() or [type(exc).__name__])[0]
+            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({reason})") from exc
         names = sorted(node.name for node in self._session.get_inputs())
         outputs = {node.name: node.shape for node in self._session.get_outputs()}
         if names != INPUT_NAMES or output not in outputs:
@@ -113,7 +114,3 @@ def has_vnni(cpu_info: Path = CPU_INFO) -> bool:
     except OSError:  # not Linux
         return False
     return any(line.startswith("flags") and not VNNI.isdisjoint(line.split()) for line in lines)
-
-
-def _first_line(exc: Exception) -> str:
-    return (str(exc).splitlines() or [type(exc).__name__])[0]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ import numpy.typing as npt
 from service.errors import ArtifactError
 from service.model.tokenizer_file import LibraryTokenizer, PairFrame, load_tokenizer_file
 from service.process.memory import return_free_memory
-
-T = TypeVar("T")
 
 LONG_TEXT_CHARS = 10_000
 MOST_CHARS = 18  # longest NFKC expansion of one character, U+FDFA
@@ -105,7 +102,7 @@ class Tokenizer:
 
     def tokenise(self, text: str) -> TokenisedText:
         """Return the token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
-        return self._in_turn(text, self._tokenised)
+        return self.cut(self.whole(text))
 
     def pieces(self, text: str) -> list[int]:
         """Return all token ids of one text without special tokens: a side of a pair."""
@@ -120,18 +117,14 @@ class Tokenizer:
         """The special tokens of a pair of texts."""
         return self._tokenizer.pair_frame
 
-    def _in_turn(self, text: str, work: Callable[[str], T]) -> T:
-        may_be_long = len(text) * MOST_CHARS > LONG_TEXT_CHARS  # a sentence need not be looked through
-        is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
-        if not is_long:
+    def _in_turn(self, text: str, work: Callable[[str], list[int]]) -> list[int]:
+        # A sentence need not be looked through.
+        if len(text) * MOST_CHARS <= LONG_TEXT_CHARS or normalised_length(text) <= LONG_TEXT_CHARS:
             return work(text)
         with self._long_text:
             result = work(text)
             return_free_memory()  # otherwise the C heap keeps it, once for each thread
         return result
-
-    def _tokenised(self, text: str) -> TokenisedText:
-        return self.cut(self._tokenizer.encode(text))
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
         """Return the token ids of each text. Short texts share one call, since each call may wait for the GIL."""

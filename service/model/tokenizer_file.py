@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import tokenizers  # type: ignore[import-untyped]
@@ -56,7 +56,8 @@ class LibraryTokenizer:
         """
         count: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
         highest: int = max([count - 1, *self._tokenizer.get_added_tokens_decoder()])
-        while used := [id_ for id_ in range(highest + 1, highest + 1 + MOST_UNUSED_IDS) if self._has(id_)]:
+        token_of = self._tokenizer.id_to_token
+        while used := [id_ for id_ in range(highest + 1, highest + 1 + MOST_UNUSED_IDS) if token_of(id_) is not None]:
             highest = used[-1]
         return highest
 
@@ -84,9 +85,6 @@ class LibraryTokenizer:
         """Return the token ids of each text."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # releases the GIL
 
-    def _has(self, token: int) -> bool:
-        return self._tokenizer.id_to_token(token) is not None
-
 
 class UnigramTokenizer:
     """The tokenizer of a tokenizer.json that `is_unigram`. Special tokens spelt out in a text are treated as text."""
@@ -105,7 +103,8 @@ class UnigramTokenizer:
         small = {**model, "vocab": [["<unk>", 0.0]], "unk_id": 0}
         shell = {**state, "model": small, "added_tokens": [], "post_processor": None}
         self._normalizer = tokenizers.Tokenizer.from_str(orjson.dumps(shell).decode()).normalizer
-        self.before, self.after, self.pair_frame = _frames(state["post_processor"])
+        self.before, self.after = _special_ids(state["post_processor"], "single")
+        self.pair_frame = PairFrame(*_special_ids(state["post_processor"], "pair"))
         self.highest_id: int = self._pieces.GetPieceSize() - 1
 
     def encode(self, text: str) -> list[int]:
@@ -158,16 +157,10 @@ def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
     return ids[len(ids) - count :]
 
 
-def _frames(processor: dict[str, Any] | None) -> tuple[list[int], list[int], PairFrame]:
-    """Return the special tokens before a text, after it, and around a pair."""
-    if processor is None:
-        return [], [], PairFrame([], [], [])
-    before, after = _special_ids(processor, "single")
-    return before, after, PairFrame(*_special_ids(processor, "pair"))
-
-
-def _special_ids(processor: dict[str, Any], template: str) -> list[list[int]]:
+def _special_ids(processor: dict[str, Any] | None, template: Literal["single", "pair"]) -> list[list[int]]:
     """Return the special tokens before, between and after the texts of a template."""
+    if processor is None:
+        return [[], []] if template == "single" else [[], [], []]
     gaps: list[list[int]] = [[]]
     for part in processor[template]:
         if "Sequence" in part:

@@ -52,16 +52,13 @@ def check_documents(growth_bytes: int, *, room_bytes: int) -> None:
     limit_bytes = address_space()
     if limit_bytes is None:
         return
-    wanted_bytes = _mapped_bytes() + growth_bytes + room_bytes
+    mapped_bytes = int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    wanted_bytes = mapped_bytes + growth_bytes + room_bytes
     if wanted_bytes > limit_bytes:
         raise StorageFull(
             f"with these documents and {room_bytes} bytes for requests, the service would map {wanted_bytes} bytes "
             f"of memory; the limit is {limit_bytes} (ulimit -v); nothing was changed"
         )
-
-
-def _mapped_bytes() -> int:
-    return int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _try_in_child(load: Callable[[], object], limit_bytes: int) -> str | None:

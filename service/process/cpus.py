@@ -27,7 +27,7 @@ def cgroup_quota(root: Path, own_cgroups: Path = OWN_CGROUPS) -> float | None:
 
 def _folders(root: Path, own_cgroups: Path) -> Iterator[Path]:
     """Yield the cgroup folders that may limit this process; some may not exist."""
-    for line in _lines(own_cgroups) or ["0::/", "1:cpu:/"]:
+    for line in _content(own_cgroups).splitlines() or ["0::/", "1:cpu:/"]:
         _, controllers, own = line.split(":", maxsplit=2)  # "0::/system.slice/x.service", or "4:cpu,cpuacct:/docker/1"
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -37,21 +37,15 @@ def _folders(root: Path, own_cgroups: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    limit = _words(folder / "cpu.max")  # version 2: "150000 100000", or "max 100000"
+    limit = _content(folder / "cpu.max").split()  # version 2: "150000 100000", or "max 100000"
     if len(limit) == 2:
         return None if limit[0] == "max" else int(limit[0]) / int(limit[1])
-    quota, period = _words(folder / "cpu.cfs_quota_us"), _words(folder / "cpu.cfs_period_us")  # version 1
-    if not quota or not period or int(quota[0]) <= 0:  # -1: no limit
-        return None
-    return int(quota[0]) / int(period[0])
+    quota, period = _content(folder / "cpu.cfs_quota_us"), _content(folder / "cpu.cfs_period_us")  # version 1
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else None  # -1: no limit
 
 
-def _words(path: Path) -> list[str]:
-    return " ".join(_lines(path)).split()
-
-
-def _lines(path: Path) -> list[str]:
+def _content(path: Path) -> str:
     try:
-        return path.read_text().splitlines()
+        return path.read_text()
     except OSError:  # no cgroups, or another version of them: no limit here
-        return []
+        return ""

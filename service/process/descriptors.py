@@ -4,9 +4,11 @@ RESERVE descriptors are kept for the document store, the log and the workers.
 """
 
 import logging
+import math
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from service.errors import StartError
@@ -31,19 +33,18 @@ def raise_limit() -> None:
         logger.warning("cannot raise the limit on open files", extra={"limit": soft, "reason": str(exc)})
 
 
+@dataclass
 class ConnectionLimit:
-    """The maximum number of open connections, and a count of those refused."""
+    """The maximum number of connections open at once.  count: called once for each refused connection."""
 
-    def __init__(self, *, most: int, count: Callable[[], None]) -> None:
-        """most: connections open at once.  count: called once for each refused connection."""
-        self.most = most
-        self._count = count
-        self._logged_at_s = float("-inf")
-        self._unlogged = 0
+    most: int
+    count: Callable[[], None]
+    _logged_at_s: float = -math.inf
+    _unlogged: int = 0
 
     def refuse(self) -> str:
         """Count a refused connection, log at most once a minute, and return the error message."""
-        self._count()
+        self.count()
         self._unlogged += 1
         now_s = time.monotonic()
         if now_s - self._logged_at_s >= LOG_INTERVAL_S:
@@ -67,4 +68,4 @@ def connection_limit(count: Callable[[], None]) -> ConnectionLimit:
     if most < 1:
         wanted = files + RESERVE + AWAITED + 1
         raise StartError(f"the process may open {limit} files; the service needs {wanted} (ulimit -n)")
-    return ConnectionLimit(most=most, count=count)
+    return ConnectionLimit(most, count)

@@ -28,13 +28,13 @@ def growth_during(call: Callable[[], object]) -> int:
     The kernel's peak covers the process's whole life, so a thread samples memory during the call. It runs whenever the
     call releases the GIL, as ONNX Runtime does.
     """
-    before, peak_before = resident_bytes(), _peak_bytes()
-    seen = [before]
-    is_over = threading.Event()
+    largest = before = resident_bytes()
+    peak_before, is_over = _peak_bytes(), threading.Event()
 
     def watch() -> None:
+        nonlocal largest
         while not is_over.is_set():
-            seen.append(max(resident_bytes(), seen.pop()))
+            largest = max(largest, resident_bytes())
 
     watcher = threading.Thread(target=watch, name="memory-watcher")
     watcher.start()
@@ -44,21 +44,17 @@ def growth_during(call: Callable[[], object]) -> int:
         is_over.set()
         watcher.join()
     peak = _peak_bytes()
-    return max(seen[0], resident_bytes(), peak if peak > peak_before else 0) - before
+    return max(largest, resident_bytes(), peak if peak > peak_before else 0) - before
 
 
 def limit_arenas(count: int) -> None:
     """Make all threads share `count` glibc heaps: each heap keeps the peak memory of the threads that used it."""
-    mallopt = _glibc("mallopt")
-    if mallopt is not None:
-        mallopt(M_ARENA_MAX, count)
+    _call_glibc("mallopt", M_ARENA_MAX, count)
 
 
 def return_free_memory() -> None:
     """Return free pages of the C heap to the system; otherwise glibc keeps many of them."""
-    trim = _glibc("malloc_trim")
-    if trim is not None:
-        trim(0)
+    _call_glibc("malloc_trim", 0)
 
 
 def give_back_unused() -> None:
@@ -81,22 +77,22 @@ def unmap_code() -> None:
     Code that runs again is mapped again, from the page cache if it is still there. Code pages are read-only, so
     nothing is lost.
     """
-    madvise = _glibc("madvise")
     try:
         lines = MAPS.read_text(errors="surrogateescape").splitlines()  # paths may hold any bytes
     except OSError:
         return
     for line in lines:
         span, rights, _, _, _, *path = line.split(maxsplit=5)
-        if madvise is not None and rights == "r-xp" and path and ".so" in path[0]:
+        if rights == "r-xp" and path and ".so" in path[0]:
             start, end = (int(address, 16) for address in span.split("-"))
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_DONTNEED)
+            _call_glibc("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_DONTNEED)
 
 
-def _glibc(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library, or None where the library lacks it."""
-    function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
-    return function
+def _call_glibc(name: str, *arguments: object) -> None:
+    """Call a function of the C library; do nothing where the library lacks it."""
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*arguments)
 
 
 def _peak_bytes() -> int:
