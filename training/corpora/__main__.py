@@ -44,19 +44,19 @@ def table(data: Path | None) -> str:
         offered = _short(source.languages) if source.files is not None else "-"
         there = _short(languages_there(name, source, data)) if data is not None else "?"
         rows.append((name, source.licence, offered, there, source.title))
-    widths = [min(MAX_WIDTH, max(len(row[column]) for row in rows)) for column in range(4)]
-    lines = ("  ".join(map(_cell, row, [*widths, None])) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    widths = [min(MAX_WIDTH, max(map(len, column))) for column in list(zip(*rows, strict=True))[:4]]
+    lines = []
+    for *cells, title in rows:
+        cut = [
+            text if len(text) <= width else f"{text[: width - 1]}…" for text, width in zip(cells, widths, strict=True)
+        ]
+        padded = [text.ljust(width) for text, width in zip(cut, widths, strict=True)]
+        lines.append("  ".join([*padded, title]).rstrip())
+    return "\n".join(lines)
 
 
 def _short(languages: list[str]) -> str:
     return " ".join(languages) if len(languages) < 10 else f"{len(languages)} languages"
-
-
-def _cell(text: str, width: int | None) -> str:
-    if width is None:
-        return text
-    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
 
 
 def _fetch(options: argparse.Namespace) -> None:

@@ -28,6 +28,7 @@ from training.system.arrays import ArrayWriter, map_array
 from training.system.files import write_json_atomically
 
 ITERATION_CHUNK = 10_000  # texts
+SHIFT_CHUNK = 1 << 20  # indices
 ARRAYS = ("texts", "english", "other", "language", "source")
 
 
@@ -191,8 +192,8 @@ class CorpusWriter:
         write_json_atomically(folder / "corpus.json", names)
 
 
-def _append_shifted(target: ArrayWriter, path: Path, shift: int, chunk: int = 1 << 20) -> None:
+def _append_shifted(target: ArrayWriter, path: Path, shift: int) -> None:
     """Append the array at `path`, `shift` added to each value."""
     values = map_array(path)
-    for start in range(0, len(values), chunk):
-        target.append(values[start : start + chunk] + shift)
+    for start in range(0, len(values), SHIFT_CHUNK):
+        target.append(values[start : start + SHIFT_CHUNK] + shift)

@@ -67,7 +67,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
                     bad = BadLines(config.on_bad_line)
                     _convert(read_dataset_pairs(dataset, language, bad), bad, data, name, language)
             elif (files := catalog[name].files) is not None:
-                _fetch_parallel(name, files, lacking, data, PATIENCE, config.on_bad_line)
+                _fetch_parallel(name, files, lacking, data, config.on_bad_line)
         _fetch_all_evaluation(catalog, languages, data)
 
 
@@ -90,9 +90,7 @@ def _lacking(
     return {name: missing for name, missing in lacking.items() if missing}
 
 
-def fetch_source(
-    name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE, on_bad_line: BadLine = "stop"
-) -> None:
+def fetch_source(name: str, languages: list[str], data: Path, *, on_bad_line: BadLine = "stop") -> None:
     """Download a source of the catalogue in these languages, except those already there.
 
     Args:   on_bad_line: whether a line that is not a pair ends the fetch or is skipped.
@@ -108,9 +106,9 @@ def fetch_source(
         raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")
     with wait_for(data / "downloads"):
         if source.kind == "evaluation":
-            _fetch_evaluation(name, source.files, languages, data, patience)
+            _fetch_evaluation(name, source.files, languages, data)
         else:
-            _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience, on_bad_line)
+            _fetch_parallel(name, source.files, _missing(name, languages, data), data, on_bad_line)
 
 
 def languages_there(name: str, source: CatalogEntry, data: Path) -> list[str]:
@@ -125,27 +123,25 @@ def languages_there(name: str, source: CatalogEntry, data: Path) -> list[str]:
     return [language for language in source.languages if _evaluation_is_there(source.files, language, data)]
 
 
-def _fetch_parallel(
-    name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience, on_bad_line: BadLine
-) -> None:
+def _fetch_parallel(name: str, files: SourceFiles, languages: list[str], data: Path, on_bad_line: BadLine) -> None:
     for language in languages:
         (url,) = files.addresses(language)
         archive = data / "downloads" / name / _file_name(url)
-        _download(url, archive, files, language, patience)
+        _download(url, archive, files, language)
         bad = BadLines(on_bad_line)
         with _removed_if_unusable(archive, url):
             pairs = READERS[files.format](archive, files.code(language), bad)
             _convert(pairs, bad, data, name, language)
 
 
-def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
+def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path) -> None:
     folder = data / "eval" / files.folder
     for language in languages:
         if _evaluation_is_there(files, language, data):
             continue
         for url in files.addresses(language):
             target = (folder if files.format == "plain" else data / "downloads" / name) / _file_name(url)
-            _download(url, target, files, language, patience)
+            _download(url, target, files, language)
             if files.format == "unpacked":
                 with _removed_if_unusable(target, url):
                     unpack(target, folder)
@@ -163,7 +159,7 @@ def _fetch_all_evaluation(catalog: Mapping[str, CatalogEntry], languages: list[s
     unfinished.touch()
     for name, source in catalog.items():
         if source.kind == "evaluation" and source.files is not None:
-            _fetch_evaluation(name, source.files, _offered(source, languages), data, PATIENCE)
+            _fetch_evaluation(name, source.files, _offered(source, languages), data)
     unfinished.unlink()
 
 
@@ -190,10 +186,9 @@ def _file_name(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-def _download(url: str, path: Path, files: SourceFiles, language: str, patience: Patience) -> None:
+def _download(url: str, path: Path, files: SourceFiles, language: str) -> None:
     if not path.exists():
-        sha256 = files.sha256.get(language, files.sha256.get("*"))
-        download(url, path, sha256=sha256, patience=patience)
+        download(url, path, sha256=files.sha256.get(language, files.sha256.get("*")), patience=PATIENCE)
 
 
 @contextmanager

@@ -44,25 +44,14 @@ class HashIndex:
         Returns: the number of each, int32, and whether this is its first appearance.
         """
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-        in_order = np.argsort(first)  # numbers follow the stream's order
-        rank = np.empty_like(in_order)
-        rank[in_order] = np.arange(len(in_order))
-        numbers, is_new = self._add_distinct(distinct[in_order])
-        first_seen = np.zeros(len(hashes), dtype=np.bool_)
-        first_seen[first[in_order][is_new]] = True
-        return numbers[rank[inverse]], first_seen
-
-    def _add_distinct(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        numbers = self._find(hashes)
-        is_new = numbers == EMPTY
-        fresh = hashes[is_new]
-        numbers[is_new] = np.arange(self._count, self._count + len(fresh), dtype=np.int32)
-        self._append(fresh)
-        if 3 * self._count > 2 * len(self._slots):
-            self._grow()
-        else:
-            self._place(fresh, numbers[is_new])
-        return numbers, is_new
+        numbers = self._find(distinct)
+        new = np.flatnonzero(numbers == EMPTY)
+        new = new[np.argsort(first[new])]  # numbers follow the stream's order
+        numbers[new] = np.arange(self._count, self._count + len(new), dtype=np.int32)
+        self._append(distinct[new], numbers[new])
+        is_first = np.zeros(len(hashes), dtype=np.bool_)
+        is_first[first[new]] = True
+        return numbers[inverse], is_first
 
     def _find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Find the number of each hash, or EMPTY: linear probing, vectorised over all hashes."""
@@ -70,12 +59,31 @@ class HashIndex:
         waiting = np.arange(len(hashes))
         slots = self._home(hashes)
         while len(waiting):
-            found = self._slots[slots]
-            is_match = (found != EMPTY) & (self._keys[found] == hashes[waiting])
-            numbers[waiting[is_match]] = found[is_match]
-            goes_on = (found != EMPTY) & ~is_match
+            stored = self._slots[slots]
+            is_match = (stored != EMPTY) & (self._keys[stored] == hashes[waiting])
+            numbers[waiting[is_match]] = stored[is_match]
+            goes_on = (stored != EMPTY) & ~is_match
             waiting, slots = waiting[goes_on], (slots[goes_on] + 1) % len(self._slots)
         return numbers
+
+    def _append(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int32]) -> None:
+        """Store new keys. Where the slots fill up, double them and refill them; the old ones are freed first."""
+        count = self._count + len(hashes)
+        if count > len(self._keys):
+            self._keys.resize(max(count, len(self._keys) * 3 // 2), refcheck=False)
+        self._keys[self._count : count] = hashes
+        self._count = count
+        slots = len(self._slots)
+        if 3 * count <= 2 * slots:
+            self._place(hashes, numbers)
+            return
+        while 3 * count > 2 * slots:
+            slots *= 2
+        self._slots = np.empty(0, dtype=np.int32)
+        self._slots = np.full(slots, EMPTY, dtype=np.int32)
+        for start in range(0, count, FIRST_SLOTS):
+            stop = min(start + FIRST_SLOTS, count)
+            self._place(self._keys[start:stop], np.arange(start, stop, dtype=np.int32))
 
     def _place(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int32]) -> None:
         """Put each new hash into the first free slot from its home on; where several compete, the last written wins."""
@@ -88,21 +96,3 @@ class HashIndex:
 
     def _home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         return (hashes % np.uint64(len(self._slots))).astype(np.int64)
-
-    def _append(self, hashes: NDArray[np.uint64]) -> None:
-        count = self._count + len(hashes)
-        if count > len(self._keys):
-            self._keys.resize(max(count, len(self._keys) * 3 // 2), refcheck=False)
-        self._keys[self._count : count] = hashes
-        self._count = count
-
-    def _grow(self) -> None:
-        """Double the slots until the keys fit and refill them; the old ones are freed first."""
-        slots = len(self._slots)
-        while 3 * self._count > 2 * slots:
-            slots *= 2
-        self._slots = np.empty(0, dtype=np.int32)
-        self._slots = np.full(slots, EMPTY, dtype=np.int32)
-        for start in range(0, self._count, FIRST_SLOTS):
-            stop = min(start + FIRST_SLOTS, self._count)
-            self._place(self._keys[start:stop], np.arange(start, stop, dtype=np.int32))

@@ -45,7 +45,7 @@ def small_body(
     if max(config.layers) >= base.num_hidden_layers:
         raise ConfigError(f"body.layers has {max(config.layers)}; the base's are 0 to {base.num_hidden_layers - 1}")
     pieces = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    counts_V = count_pieces(pieces, list(texts))
+    counts_V = count_pieces(pieces, texts)
     pruned, kept_ids = prune_tokenizer(pieces, counts_V, config.vocab_size)
     new_tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
     pad_id, kept = int(new_tokenizer.pad_token_id), torch.from_numpy(kept_ids)

@@ -41,9 +41,14 @@ def new_pieces(
     pieces = [piece for piece in _proposed(tokenizer, texts, PROPOSED * most) if piece[0] not in known]
     for _ in range(ROUNDS):
         pieces = _frequent(tokenizer, pieces, texts, most, languages=languages)
-    while taken := _used(tokenizer, pieces, others):
-        pieces = [piece for index, piece in enumerate(pieces) if index not in taken]
-    return pieces
+    while True:
+        counts_V = count_pieces(extended(tokenizer, pieces), others)
+        unused = [
+            piece for piece, count in zip(pieces, counts_V[len(counts_V) - len(pieces) :], strict=True) if not count
+        ]
+        if len(unused) == len(pieces):
+            return pieces
+        pieces = unused
 
 
 def extended(tokenizer: Tokenizer, pieces: Sequence[Piece]) -> Tokenizer:
@@ -78,18 +83,19 @@ def _proposed(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[Pie
         num_threads=1,
         minloglevel=2,
     )
-    found = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    ids = range(found.GetPieceSize())
-    special = {id_ for id_ in ids if found.IsControl(id_) or found.IsUnknown(id_)}
     scores = {word: math.log(count / words.total()) for word, count in words.items() if count >= LEAST_COUNT}
-    return list((scores | {found.IdToPiece(id_): found.GetScore(id_) for id_ in ids if id_ not in special}).items())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    for id_ in range(processor.GetPieceSize()):
+        if not processor.IsControl(id_) and not processor.IsUnknown(id_):
+            scores[processor.IdToPiece(id_)] = processor.GetScore(id_)
+    return list(scores.items())
 
 
 def _frequent(
     tokenizer: Tokenizer, pieces: list[Piece], texts: Sequence[str], most: int, *, languages: int
 ) -> list[Piece]:
     """Those that the language's texts use, scored by how often."""
-    counts_V = count_pieces(extended(tokenizer, pieces), list(texts))
+    counts_V = count_pieces(extended(tokenizer, pieces), texts)
     total, own = counts_V.sum(), counts_V[len(counts_V) - len(pieces) :]
     kept = [
         (piece, math.log(max(count, 1) / total) - math.log(languages + 1))
@@ -97,10 +103,3 @@ def _frequent(
         if len(piece) == 1 or count >= LEAST_COUNT
     ]
     return sorted(kept, key=lambda piece: (len(piece[0]) > 1, -piece[1], piece[0]))[:most]
-
-
-def _used(tokenizer: Tokenizer, pieces: list[Piece], texts: Sequence[str]) -> set[int]:
-    """Which of the pieces these texts are cut into."""
-    counts_V = count_pieces(extended(tokenizer, pieces), list(texts))
-    own = counts_V[len(counts_V) - len(pieces) :]
-    return set(own.nonzero()[0].tolist())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -25,14 +25,14 @@ COUNT_BATCH = 10_000
 EMOJI = re.compile("[\u2600-\u27bf\u2b05-\u2b55\U0001f300-\U0001faff]")  # one emoji; kept, though training text has few
 
 
-def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
+def count_pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.int64]:
     """How often each piece of the vocabulary occurs in the texts: (V,)."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     counts_V = np.zeros(size, dtype=np.int64)
     for start in range(0, len(texts), COUNT_BATCH):
-        encodings = tokenizer.encode_batch(texts[start : start + COUNT_BATCH], add_special_tokens=False)
+        encodings = tokenizer.encode_batch(list(texts[start : start + COUNT_BATCH]), add_special_tokens=False)
         counts_V += np.bincount([index for encoding in encodings for index in encoding.ids], minlength=size)
     return counts_V
 
@@ -125,13 +125,13 @@ def _merges(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _with_parts(piece: str, sources: dict[str, list[tuple[str, str]]]) -> set[str]:
     """A piece and all pieces that BPE merges into it."""
-    found, open_ = {piece}, [piece]
-    while open_:
-        for pair in sources.get(open_.pop(), []):
-            new = set(pair) - found
-            found |= new
-            open_ += new
-    return found
+    parts, waiting = {piece}, [piece]
+    while waiting:
+        for pair in sources.get(waiting.pop(), []):
+            new = set(pair) - parts
+            parts |= new
+            waiting += new
+    return parts
 
 
 def _renumber(state: dict[str, Any], pieces: list[str], new_id: dict[int, int]) -> None:
