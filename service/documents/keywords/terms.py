@@ -17,7 +17,7 @@ from hashlib import blake2b
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
 from service.invisible import INVISIBLE
 
-# Scripts without spaces between words, or (Hangul) with endings: letters and marks, no punctuation and no symbols.
+# Letters and marks of scripts that write no spaces between words, and of Hangul, whose words have endings.
 UNSPACED = (
     r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecf\u0edc-\u0edf"  # Thai, Lao
     r"\u1000-\u103f\u1050-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"  # Myanmar
@@ -29,31 +29,32 @@ UNSPACED = (
     r"\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u303c\u3400-\u4dbf\u4e00-\u9fff\ufa0e-\ufa29\U00020000-\U000323af"
 )
 
-# Arabic lengthener, alone and below vowel marks (ArabicNormalizer); enclosing marks. They part runs of other marks.
+# The Arabic lengthener, alone and below vowel marks (ArabicNormalizer); enclosing marks. They interrupt runs of marks.
 ENCLOSING = r"\u0640\ufcf2-\ufcf4\ufe71\ufe77\ufe79\ufe7b\ufe7d\ufe7f\u0488\u0489\u1abe\u20dd-\u20e0\u20e2-\u20e4"
 _REMOVED = re.compile(f"[{INVISIBLE}{ENCLOSING}]")
 _ASCII_REMOVED = bytes([*range(9), *range(14, 32), 127])
 _ASCII_LOWER = bytes(range(256)).lower()
 _NON_JOINER = "\u200c"
-# Within a word of a cursive script it divides (PersianCharFilter); elsewhere it is invisible.
+# In cursive scripts it divides a word (PersianCharFilter); elsewhere it is invisible.
 _CURSIVE = r"\u0600-\u077f\u07c0-\u07ff\u0860-\u08ff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc"
-_DIVIDING = re.compile(rf"(?<=[{_CURSIVE}]){_NON_JOINER}++(?=[{_CURSIVE}])")
+_DIVIDER = re.compile(rf"(?<=[{_CURSIVE}]){_NON_JOINER}++(?=[{_CURSIVE}])")
 
-# Of what NFKD writes out: signs that are no part of the word or number beside them, and numbers raised behind a number.
-_RAISED = r"\xb2\xb3\xb9\u2070-\u209c"
+# NFKD spells these out, and would join them to the word or number beside them: fractions, circled numbers, trade marks,
+# and superscripts after a number. Other superscripts belong to their word.
+_SUPERSCRIPTS = r"\xb2\xb3\xb9\u2070-\u209c"
 _TRADE_MARKS = "\u2120\u2122"
-_APART = re.compile(
-    rf"[{_RAISED}\xbc-\xbe\u2116{_TRADE_MARKS}\u2121\u213b\u2150-\u215f\u2189\u2460-\u249b\u24ea]"
-    rf"(?:(?<![{_RAISED}])|(?<=\d.))"
+_SPELLED_OUT = re.compile(
+    rf"[{_SUPERSCRIPTS}\xbc-\xbe\u2116{_TRADE_MARKS}\u2121\u213b\u2150-\u215f\u2189\u2460-\u249b\u24ea]"
+    rf"(?:(?<![{_SUPERSCRIPTS}])|(?<=\d.))"
 )
 
-# Signs and symbols, among them every combining mark.
+# Signs and symbols, including every combining mark.
 _SIGN = r"[^\w\s\x00-\x7f]"
-_MARKS = re.compile(rf"({_SIGN}{_SIGN}{{29}}){_SIGN}+")  # a pattern that begins with a set is found faster
+_LONG_RUN = re.compile(rf"({_SIGN}{_SIGN}{{29}}){_SIGN}+")  # `re` searches faster for a pattern that begins with a set
 
-# A letter and a mark that are another letter of its alphabet.
-_OWN_LETTERS = {
-    "\u0438\u0306": "\u0439",  # Russian short i. Yo is ye, and stress is dropped: RussianLightStemFilter
+# Letters that keep their mark: without it, they are other letters of the alphabet.
+_MARKED_LETTERS = {
+    "\u0438\u0306": "\u0439",  # Russian short i; yo becomes ye, and stress marks go (RussianLightStemFilter)
     "\u0443\u0306": "\u045e",  # Belarusian short u
     "\u0456\u0308": "\u0457",  # Ukrainian yi
     "\u0433\u0301": "\u0453",  # Macedonian gje, kje
@@ -62,52 +63,52 @@ _OWN_LETTERS = {
 }
 _ACCENTS = (
     r"\u0300-\u036f\u0483-\u0487\u1ab0-\u1abd\u1abf-\u1aff\u1dc0-\u1dff\u20d0-\u20dc\u20e1\u20e5-\u20f0\u302a-\u302f"
-    r"\ufe20-\ufe2f"  # all but the last of these lines: UTR 30
+    r"\ufe20-\ufe2f"  # the line above: UTR 30
     r"\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # points of Hebrew
     r"\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0898-\u089f"
     r"\u08ca-\u08e1\u08e3-\u08ff"  # vowel marks of Arabic
     r"\u093c"  # dot below of Devanagari: HindiNormalizer
 )
-_DROPPED = re.compile(f"[{_ACCENTS}][{_ACCENTS}]*")
-_LETTERS = {
-    # Dashes and minuses, quotes: UTR 30. As ASCII, most texts in Latin script take the short way.
+_ACCENT_RUN = re.compile(f"[{_ACCENTS}][{_ACCENTS}]*")
+_REPLACEMENTS = {
+    # Dashes and minuses, quotes: UTR 30. Most texts in Latin script are then ASCII, which is faster.
     **dict.fromkeys("\u02d7\u058a\u05be\u1400\u1806\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\u2e17\u2e1a", "-"),
     **dict.fromkeys("\u2e3a\u2e3b\u2e40\u2e5d\u301c\u3030\u30a0\U00010d6e\U00010ead", "-"),
     **dict.fromkeys("\u2018\u2019\u02b9\u02bb\u02bc\u02bd\u02be\u02bf", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
-    # Latin letters that NFKD leaves whole: UTR 30
+    # Latin letters that NFKD does not decompose: UTR 30
     **{"\u00e6": "ae", "\u00f0": "d", "\u00f8": "o", "\u00fe": "th", "\u0111": "d", "\u0127": "h", "\u0131": "i"},
     **{"\u0138": "q", "\u0142": "l", "\u014b": "n", "\u0153": "oe", "\u0167": "t"},
     # Arabic yeh without dots, teh marbuta as heh: ArabicNormalizer; alef wasla: the vocabulary
     **{"\u0649": "\u064a", "\u0629": "\u0647", "\u0671": "\u0627"},
-    # Persian yeh, kaf; Urdu heh: PersianNormalizer, but not its yeh barree, another letter in Urdu
+    # Persian yeh, kaf; Urdu heh: PersianNormalizer, without its yeh barree, which is a letter of its own in Urdu
     **{"\u06cc": "\u064a", "\u06a9": "\u0643", "\u06c1": "\u0647"},
     "\u0901": "\u0902",  # Devanagari candrabindu as anusvara: HindiNormalizer
 }
-_FOLDED = re.compile(rf"[\d{''.join(_LETTERS)}{TRADITIONAL}]")
+_REPLACED = re.compile(rf"[\d{''.join(_REPLACEMENTS)}{TRADITIONAL}]")
 # Devanagari nasals before a stop, as anusvara: the vocabulary; HindiNormalizer folds na before any consonant.
 _NASAL = re.compile(
     "[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d])"
 )
 
-RULES = f"2-{unicodedata.unidata_version}"  # version of these rules and of `folding`, and of Unicode
+RULES = f"2-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
 MAX_TERM_CHARS = 64  # the end of a longer word is hashed
 MAX_QUERY_TERMS = 256
 MAX_QUERY_CHARS = MAX_QUERY_TERMS * MAX_TERM_CHARS
 _HASH_BYTES = 8
-_DASH, _OTHER = "\x01", "\x02"  # stand for a dash, and for `.` or `/`, within a code; folded text has neither
-_JOINED = re.compile(f"[{_DASH}{_OTHER}]")
-_DIGIT = re.compile("[0-9]")  # folded text has no others
-# Groups of three digits, as 10,000, 10 000, 10'000.
+_DASH, _DOT_OR_SLASH = "\x01", "\x02"  # stand for the separators within a code; folded text has neither
+_SEPARATOR = re.compile(f"[{_DASH}{_DOT_OR_SLASH}]")
+_DIGIT = re.compile("[0-9]")  # folded text has no other digits
+# Numbers with groups of three digits: 10,000, 10 000, 10'000.
 _THOUSANDS = re.compile(
     rf"[0-9](?<![^\W{UNSPACED}].)(?<![.,'\u066c].)[0-9]{{0,2}}([ ,'\u066c])[0-9]{{3}}(?:\1[0-9]{{3}})*(?![0-9])"
 )
-_UP_TO_LAST_END = re.compile(rf".*[\s{UNSPACED}]", re.DOTALL)
+_WHOLE_WORDS = re.compile(rf".*[\s{UNSPACED}]", re.DOTALL)  # up to the last place where a word ends
 
 
 @dataclass(frozen=True)
 class _Patterns:
-    """run: two groups, of unspaced characters and of a word.  separator: one within a code."""
+    """run: unspaced characters (group 1) or a word (group 2).  separator: within a code."""
 
     run: re.Pattern[str]
     word: re.Pattern[str]
@@ -130,15 +131,14 @@ def document_terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> dict[str, bool]:
-    """Return distinct terms of a query; True: only a prefix of a term, a single unspaced character.
+    """Return the distinct terms of a query. True: the term is a single unspaced character, the beginning of terms.
 
-    Of a long query, the first MAX_QUERY_CHARS are read. Those with digits come first, codes before all; then at most
-    MAX_QUERY_TERMS are left.
+    Reads MAX_QUERY_CHARS. Returns at most MAX_QUERY_TERMS: codes first, then other terms with digits, then words.
     """
     folded = fold(text[:MAX_QUERY_CHARS])
     if len(text) > MAX_QUERY_CHARS:
-        end = _UP_TO_LAST_END.match(folded)
-        folded = end[0] if end else ""  # the last word may have been cut
+        whole_words = _WHOLE_WORDS.match(folded)
+        folded = whole_words[0] if whole_words else ""  # the last word may have been cut
     terms = dict.fromkeys(_codes(folded), False)
     for unspaced, word in _runs(folded):
         if word:
@@ -146,8 +146,8 @@ def query_terms(text: str) -> dict[str, bool]:
         else:
             starts = range(max(1, len(unspaced) - 1))
             terms |= {unspaced[start : start + 2]: len(unspaced) == 1 for start in starts}
-    first = sorted(terms, key=lambda term: not has_digit(term))[:MAX_QUERY_TERMS]
-    return {term: terms[term] for term in first}
+    chosen = sorted(terms, key=lambda term: not has_digit(term))[:MAX_QUERY_TERMS]
+    return {term: terms[term] for term in chosen}
 
 
 def has_digit(term: str) -> bool:
@@ -156,16 +156,16 @@ def has_digit(term: str) -> bool:
 
 
 def occurring(terms: dict[str, bool], text: str) -> list[str]:
-    """Return those of a query's terms that `document_terms` gives of a text, without cutting all of it."""
+    """Return the query terms that a text has, as `document_terms` would say, without cutting all of it into terms."""
     folded = fold(text)
-    known = set(_codes(folded)) if any(map(has_digit, terms)) else set()
+    computed = set(_codes(folded)) if any(map(has_digit, terms)) else set()
     if any(len(term) == MAX_TERM_CHARS for term in terms):
-        known |= {_term(word) for _, word in _runs(folded)}
-    return [term for term in terms if term in known or (term in folded and _is_whole(term, folded))]
+        computed |= {_term(word) for _, word in _runs(folded)}
+    return [term for term in terms if term in computed or (term in folded and _is_term(term, folded))]
 
 
-def _is_whole(term: str, folded: str) -> bool:
-    """Return whether a term that occurs in a text is a word there, or part of a run of unspaced characters."""
+def _is_term(term: str, folded: str) -> bool:
+    """Return whether a string that occurs in a text is a word there, or part of a run of unspaced characters."""
     match = _patterns(is_ascii=folded.isascii()).word.match
     start = folded.find(term)
     while start >= 0:
@@ -174,7 +174,7 @@ def _is_whole(term: str, folded: str) -> bool:
             return True  # unspaced
         if len(term) == word.end() - start and (start == 0 or not match(folded, start - 1)):
             return True
-        start = folded.find(term, word.end())  # behind the word: a term has no end of one and beginning of another
+        start = folded.find(term, word.end())  # no term begins within a word and ends in the next
     return False
 
 
@@ -186,29 +186,29 @@ def _term(word: str) -> str:
 
 
 def _codes(folded: str) -> list[str]:
-    """Return the numbers without the separators of their thousands, and the words with digits without theirs."""
+    """Return the numbers without thousands separators, and the codes without their separators."""
     if not has_digit(folded):
         return []
     codes = [number[0].replace(number[1], "") for number in _THOUSANDS.finditer(folded)]
     separator = _patterns(is_ascii=folded.isascii()).separator
-    marked = separator.sub(lambda found: _DASH if found[0] == "-" else _OTHER, folded)
+    marked = separator.sub(lambda match: _DASH if match[0] == "-" else _DOT_OR_SLASH, folded)
     for part in _parts_with_codes(marked):
         for _, word in _runs(part):
-            dashed = [piece for piece in word.split(_OTHER) if _DASH in piece]  # of F-16/F-18, each
+            dashed = [piece for piece in word.split(_DOT_OR_SLASH) if _DASH in piece]  # F-16/F-18 are two codes, too
             codes += [
-                _JOINED.sub("", code)
+                _SEPARATOR.sub("", code)
                 for code in dict.fromkeys([word, *dashed])
-                if _JOINED.search(code) and has_digit(code)
+                if _SEPARATOR.search(code) and has_digit(code)
             ]
     return list(map(_term, codes))
 
 
 def _parts_with_codes(marked: str) -> Iterator[str]:
-    """Yield what stands between two spaces and has a separator of a code."""
+    """Yield the parts between spaces that have a separator."""
     end = 0
-    while found := _JOINED.search(marked, end):
-        start = max(marked.rfind(" ", end, found.start()), end)
-        end = marked.find(" ", found.start())
+    while separator := _SEPARATOR.search(marked, end):
+        start = max(marked.rfind(" ", end, separator.start()), end)
+        end = marked.find(" ", separator.start())
         end = len(marked) if end < 0 else end
         yield marked[start:end]
 
@@ -220,16 +220,16 @@ def _runs(folded: str) -> list[tuple[str, str]]:
 
 @cache
 def _patterns(*, is_ascii: bool) -> _Patterns:
-    """Compile the patterns. Those of ASCII are faster, and need no table of characters."""
+    """Compile the patterns. Those for ASCII texts are faster, and need no table of characters."""
     if is_ascii:
         letter = before = "[a-z0-9]"
-        word = f"[a-z0-9{_DASH}{_OTHER}]+"
+        word = f"[a-z0-9{_DASH}{_DOT_OR_SLASH}]+"
     else:
         low, high = _word_characters(0, 0xFFFF), _word_characters(0x10000, 0x1FFFF)
         letter, before = rf"[^\W_{UNSPACED}]", f"[{low}{high}]"
-        # The many ranges of the higher plane are tried only where a character is of it.
-        word = rf"(?:[{_DASH}{_OTHER}{low}]+|(?=[\U00010000-\U0001ffff])[{high}]+)+"
-    # Not `.` or `/` between digits, as in 1.10.
+        # Try the many ranges beyond U+FFFF only for a character beyond it.
+        word = rf"(?:[{_DASH}{_DOT_OR_SLASH}{low}]+|(?=[\U00010000-\U0001ffff])[{high}]+)+"
+    # `.` and `/` between digits are no separators: 1.10.
     separator = rf"[-./](?={letter})(?:(?<={letter}.)|(?<={before}.))(?<![0-9][./](?=[0-9]))"
     return _Patterns(re.compile(f"([{UNSPACED}]+)|({word})"), re.compile(word), re.compile(separator))
 
@@ -252,47 +252,47 @@ def fold(text: str) -> str:
         return _with_names(text.encode().translate(_ASCII_LOWER, _ASCII_REMOVED).decode())
     visible = _REMOVED.sub("", text)
     if _NON_JOINER in visible:
-        visible = _DIVIDING.sub(" ", visible).replace(_NON_JOINER, "")
-    visible = _APART.sub(_apart, visible)
+        visible = _DIVIDER.sub(" ", visible).replace(_NON_JOINER, "")
+    visible = _SPELLED_OUT.sub(_set_apart, visible)
     folded = unicodedata.normalize("NFKD", cut_marks(visible)).casefold()
-    for parts, letter in _OWN_LETTERS.items():
+    for parts, letter in _MARKED_LETTERS.items():
         folded = folded.replace(parts, letter)
-    folded = _DROPPED.sub("", folded)
+    folded = _ACCENT_RUN.sub("", folded)
     if not folded.isascii():
-        folded = _FOLDED.sub(_plain, folded)
+        folded = _REPLACED.sub(_replacement, folded)
     if not folded.isascii():
         if "\u094d" in folded:
             folded = _NASAL.sub("\u0902", folded)
-        folded = unicodedata.normalize("NFKC", folded)  # nothing since NFKD has made a run of marks longer
+        folded = unicodedata.normalize("NFKC", folded)  # runs of marks are still cut: nothing since NFKD adds marks
     return _with_names(folded)
 
 
 def cut_marks(text: str) -> str:
-    """Cut runs of combining marks at 30: `unicodedata.normalize` sorts a run in the square of its length.
+    """Cut runs of combining marks at 30, as UAX #15's Stream-Safe Text Format does. Cuts runs of other signs, too.
 
-    For search terms and keys only: runs of other signs are cut, too. 30 is that of Unicode's stream-safe text.
+    `unicodedata.normalize` sorts a run in the square of its length.
     """
-    text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # the two marks that `re` takes for letters
-    return _MARKS.sub(r"\1", text)
+    text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # `re` takes these two marks for letters
+    return _LONG_RUN.sub(r"\1", text)
 
 
-def _apart(found: re.Match[str]) -> str:
-    char = found[0]
+def _set_apart(match: re.Match[str]) -> str:
+    char = match[0]
     if char in _TRADE_MARKS:
         return " "
-    return f" {char} " if _APART.fullmatch(char) else f" {char}"  # alone, what is raised is behind no number
+    return f" {char} " if _SPELLED_OUT.fullmatch(char) else f" {char}"  # a superscript after a number
 
 
-def _plain(found: re.Match[str]) -> str:
-    char = found[0]
+def _replacement(match: re.Match[str]) -> str:
+    char = match[0]
     if char.isdecimal():
         return str(unicodedata.decimal(char))
-    return _LETTERS.get(char) or _simplified()[ord(char)]
+    return _REPLACEMENTS.get(char) or _simplified()[ord(char)]
 
 
 @cache
 def _simplified() -> str:
-    """A character at each place up to the last of Han: itself, or what it is in simplified Chinese. 80 kB."""
+    """Return a string with the simplified character of each code point below U+A000 at its place. 80 kB."""
     characters = list(map(chr, range(0xA000)))
     for traditional, simplified in zip(TRADITIONAL, SIMPLIFIED, strict=True):
         characters[ord(traditional)] = simplified
@@ -300,18 +300,17 @@ def _simplified() -> str:
 
 
 def _with_names(text: str) -> str:
+    """Spell out C++, C#, .NET and their like, which would be a letter or a word."""
     if "+" in text or "#" in text or "\u266f" in text:
-        text = _named().sub(lambda found: f"{found[1]}{'plusplus' if found[2] else 'sharp'} ", text)
+        text = _languages().sub(lambda match: f"{match[1]}{'plusplus' if match[2] else 'sharp'} ", text)
     return _dotnet().sub("dotnet ", text) if ".net" in text else text
 
 
 @cache
-def _named() -> re.Pattern[str]:
-    """C++, C# and their like, which would be a letter."""
+def _languages() -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W{UNSPACED}])([a-z])(?:(\+\+)(?!\+)|[#\u266f](?![^\W\d_{UNSPACED}]))")
 
 
 @cache
 def _dotnet() -> re.Pattern[str]:
-    """.NET, which would be a net."""
     return re.compile(rf"(?<![^\W{UNSPACED}])\.net(?![^\W{UNSPACED}])")
