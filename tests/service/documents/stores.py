@@ -14,6 +14,8 @@ from service.documents.live_index import EXACT_ROWS, IndexMaintenance
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged
+from service.offline.repair import verify
+from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import search_one
 
 DIM, STORE = 4, "documents.sqlite3"
@@ -43,6 +45,12 @@ def open_collection(
     except Damaged:
         store.close()
         raise
+
+
+def faults(folder: Path) -> list[str]:
+    """What `crosslet index verify` says of the store."""
+    with open_store_file(folder / STORE) as file:
+        return verify(file)
 
 
 def unit(*values: float) -> np.ndarray:
