@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def open_collection(
     except Damaged:
         store.close()
         raise
+
+
+def count_stored(folder: Path, **options: Any) -> int:
+    """The number of documents that a service would start with."""
+    with closing(open_collection(folder, **options)) as collection:
+        return len(collection)
 
 
 def faults(folder: Path) -> list[str]:

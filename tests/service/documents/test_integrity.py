@@ -15,11 +15,20 @@ from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.errors import Damaged, StoreError
 from service.offline.embedding import Embedded
-from service.offline.repair import Repair, verify
+from service.offline.repair import Repair
 from service.offline.store_file import open_store_file
 from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import INVERTED, STORE, open_store, read_page, unit_vectors, wait_for
+from tests.service.documents.stores import (
+    INVERTED,
+    STORE,
+    count_stored,
+    faults,
+    open_store,
+    read_page,
+    unit_vectors,
+    wait_for,
+)
 
 DIM, COUNT, SEARCHED = 16, 500, 125
 opened = partial(stores.open_collection, dim=DIM, exact_rows=400)
@@ -68,11 +77,6 @@ def _outcome(look: Callable[[], Document | None], number: int) -> str:
 def _nearest(collection: Collection, number: int) -> Document | None:
     matches = search_one(collection, VECTORS[number], top_k=1)
     return matches[0].document if matches and matches[0].document.id == f"d{number}" else None
-
-
-def faults(folder: Path) -> list[str]:
-    with open_store_file(folder / STORE) as file:
-        return verify(file)
 
 
 def is_found_by_verify(folder: Path) -> bool:
@@ -131,9 +135,7 @@ def test_a_damaged_log_is_not_taken_for_an_older_store(tmp_path: Path) -> None:
         (folder / f"{STORE}-wal").write_bytes(content)
         with pytest.raises(StoreError, match=r"has revision \d, but revision 8 was acknowledged|cannot be used"):
             opened(folder)
-    whole = opened(killed)
-    assert len(whole) == 8
-    whole.close()
+    assert count_stored(killed, dim=DIM) == 8
 
 
 def flip(folder: Path, content: bytes) -> None:
@@ -224,7 +226,10 @@ def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
 def test_text_that_is_no_utf8_counts_as_missing(store: Path) -> None:
     with closing(sqlite3.connect(store / STORE)) as connection, connection:
         connection.execute("UPDATE documents SET text = CAST(x'68ff' AS TEXT) WHERE id = 'd7'")
+        connection.execute("UPDATE fields SET kind = 'string', value = CAST(x'68ff' AS TEXT) WHERE row = 8")
     collection = opened(store)
+    with pytest.raises(Damaged, match="not UTF-8"):
+        collection.counts(["n"], most_values=9)
     assert list(collection.documents_of(["d6", "d7"])) == ["d6"]
     collection.put([Document("d7", "neu", {})], VECTORS[7:8])
     assert collection.documents_of(["d7"])["d7"].text == "neu"

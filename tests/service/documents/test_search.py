@@ -101,15 +101,6 @@ def test_the_document_that_names_the_code_is_first_and_says_why(collection: Coll
     assert 0.6 < score < 0.5 + KEYWORD_WEIGHT * 0.5
 
 
-def test_no_word_in_common_leaves_cosines_as_they_are(collection: Collection) -> None:
-    put_texts(collection, {"a": ("eins", EAST), "b": ("zwei", np.full(DIM, 0.5, np.float32))})
-    shown = ResultOptions(min_score=0.4)
-    assert summary(collection.search_all([Query(EAST, "one two")], top_k=5, options=shown)[0]) == [
-        ("a", 1.0, 1, None),
-        ("b", 0.5, 2, None),
-    ]
-
-
 def test_a_word_brings_in_a_document_that_vectors_would_not_find(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,15 @@ from service.offline.store_file import open_store_file
 from tests.service.conftest import Serve, bearer
 from tests.service.documents import stores
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import INVERTED, STORE, open_store, put_numbered, unit_vectors, wait_for
+from tests.service.documents.stores import (
+    INVERTED,
+    STORE,
+    count_stored,
+    open_store,
+    put_numbered,
+    unit_vectors,
+    wait_for,
+)
 
 EXACT = 400
 open_collection = partial(stores.open_collection, exact_rows=EXACT)
@@ -122,36 +130,14 @@ def test_a_file_that_goes_during_a_change_is_not_accepted(running: Collection, t
         write()
 
 
-def test_a_store_that_comes_back_goes_on(running: Collection, tmp_path: Path) -> None:
-    rename_folder(tmp_path / "data")
-    with pytest.raises(NotReady):
-        put_numbered(running, unit_vectors(1), first=5)
-    (tmp_path / "renamed").rename(tmp_path / "data")
-    put_numbered(running, unit_vectors(1), first=5)
-    running.close()
-    again = open_collection(tmp_path / "data")
-    assert len(again) == 3
-    again.close()
-
-
 @pytest.mark.parametrize("change", [deleting(STORE), shutil.rmtree, replace_folder])
 def test_a_late_reader_opens_no_other_store(
     running: Collection, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     change(tmp_path / "data")
     before = sorted(tmp_path.rglob("*"))
-    found: list[object] = []
-
-    def read() -> None:
-        try:
-            found.append(running.get("d1"))
-        except NotReady as exc:
-            found.append(exc)
-
-    thread = threading.Thread(target=read)  # the first look of this thread
-    thread.start()
-    thread.join()
-    assert isinstance(found[0], NotReady)
+    with ThreadPoolExecutor() as another_thread, pytest.raises(NotReady):
+        another_thread.submit(running.get, "d1").result()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -168,10 +154,8 @@ def test_closing_a_replaced_store_leaves_the_new_one_whole(tmp_path: Path) -> No
     shutil.copytree(tmp_path / "data", killed)  # with its log, as a kill leaves it
     new.close()
     assert not list(killed.glob("index*"))
-    for folder, count in ((killed, 3), (tmp_path / "renamed", EXACT + 105)):
-        again = open_collection(folder)
-        assert len(again) == count
-        again.close()
+    assert count_stored(killed, exact_rows=EXACT) == 3
+    assert count_stored(tmp_path / "renamed", exact_rows=EXACT) == EXACT + 105
 
 
 def test_one_store_has_one_service_whatever_its_links(tmp_path: Path) -> None:
@@ -187,33 +171,28 @@ def test_one_store_has_one_service_whatever_its_links(tmp_path: Path) -> None:
             with pytest.raises(StoreInUse, match="is in use by another process"):
                 open_collection(tmp_path / name)
         process.communicate("\n")
-    collection = open_collection(tmp_path / "soft")
-    put_numbered(collection, unit_vectors(1))
-    collection.close()
+    with closing(open_collection(tmp_path / "soft")) as collection:
+        put_numbered(collection, unit_vectors(1))
     assert (tmp_path / "soft" / STORE).is_symlink()
     assert {path.name for path in (tmp_path / "soft").iterdir()} == {STORE}
-    again = open_collection(tmp_path / "data")
-    assert len(again) == 2
-    again.close()
+    assert count_stored(tmp_path / "data") == 2
 
 
 def test_a_store_with_two_names_is_refused(tmp_path: Path) -> None:
     another(tmp_path / "data")
     (tmp_path / "hard").mkdir()
     os.link(tmp_path / "data" / STORE, tmp_path / "hard" / STORE)
-    for name in ("data", "hard"):
-        path = tmp_path / name / STORE
-        uses: list[Callable[[], object]] = [
-            lambda name=name: open_collection(tmp_path / name),  # type: ignore[misc]
-            lambda path=path: open_store(path.parent, read_only=True),  # type: ignore[misc]
-            lambda path=path: write_backup(path, tmp_path / "a.backup"),  # type: ignore[misc]
-            lambda path=path: open_store_file(path).__enter__(),  # type: ignore[misc]
-        ]
-        for use in uses:
-            with pytest.raises(StoreError, match=r"has 2 names \(hard links\).*: remove the others"):
-                use()
+    uses: list[Callable[[Path], object]] = [
+        open_collection,
+        partial(open_store, read_only=True),
+        lambda folder: write_backup(folder / STORE, tmp_path / "a.backup"),
+        lambda folder: open_store_file(folder / STORE).__enter__(),
+    ]
+    for folder, use in product((tmp_path / "data", tmp_path / "hard"), uses):
+        with pytest.raises(StoreError, match=r"has 2 names \(hard links\).*: remove the others"):
+            use(folder)
     (tmp_path / "hard" / STORE).unlink()
-    open_collection(tmp_path / "data").close()
+    assert count_stored(tmp_path / "data") == 1
 
 
 def write_text(path: Path) -> None:
@@ -225,14 +204,6 @@ def test_a_store_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path
     make(tmp_path / STORE)
     with pytest.raises(StoreError, match=r"cannot be used|is no file"):
         open_collection(tmp_path)
-
-
-def test_a_backup_takes_the_place_of_links_in_a_loop(tmp_path: Path) -> None:
-    another(tmp_path / "data")
-    (tmp_path / "a.backup").symlink_to("a.backup")
-    (tmp_path / STORE).symlink_to(STORE)
-    written = write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
-    assert restore(tmp_path / "a.backup", tmp_path / STORE).documents == written.documents == 1
 
 
 def test_a_search_beside_another_writer_ends(
@@ -248,9 +219,12 @@ def test_a_search_beside_another_writer_ends(
     assert time.monotonic() - before < 10
 
 
-def test_a_link_to_a_store_stays_when_a_backup_takes_its_place(tmp_path: Path) -> None:
+def test_a_restore_follows_a_link_and_replaces_a_loop_of_links(tmp_path: Path) -> None:
     another(tmp_path / "data")
-    write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    (tmp_path / "a.backup").symlink_to("a.backup")
+    written = write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    (tmp_path / STORE).symlink_to(STORE)
+    assert restore(tmp_path / "a.backup", tmp_path / STORE).documents == written.documents == 1
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / STORE).symlink_to(tmp_path / "data" / STORE)
     restored = restore(tmp_path / "a.backup", tmp_path / "link" / STORE, force=True)
@@ -360,10 +334,7 @@ def test_a_backup_is_of_the_open_store_wherever_a_link_leads(serve: Serve, tmp_p
 def test_a_filter_over_damaged_fields_deletes_nothing(tmp_path: Path, statement: str) -> None:
     collection = open_collection(tmp_path)
     put_numbered(collection, unit_vectors(4))  # d0 and d2 are `half`
-    collection.close()
-    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
-        connection.execute(statement)
-    collection = open_collection(tmp_path)
+    collection._store.writer.execute(statement)
     with pytest.raises(Damaged, match=r"the filterable metadata of document .* is damaged"):
         collection.delete_matching({"not": {"half": False}})
     assert len(collection) == 4

@@ -16,7 +16,6 @@ from service.documents.keywords import index as keywords_module
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.schema import DEFAULT
 from service.documents.store.store import DocumentStore
-from service.errors import StorageFull
 from tests.service.documents.oracle import keyword_scores
 from tests.service.documents.stores import EAST, STORE, faults, open_store
 
@@ -125,16 +124,6 @@ def test_keywords_follow_every_change_but_failed_ones(
             expected = dict(zip(texts, keyword_scores(text, list(texts.values())), strict=True))
             assert found(store, text) == pytest.approx({id_: score for id_, score in expected.items() if score > 0})
     assert faults(folder) == []
-
-
-def test_a_full_disk_changes_neither_texts_nor_keywords(tmp_path: Path, store: DocumentStore) -> None:
-    put(store, {"a": "a red kettle"})
-    store.writer.execute("PRAGMA max_page_count = 30")
-    with pytest.raises(StorageFull):
-        put(store, {"a": "a blue kettle", "b": "word " * 100_000})
-    assert set(found(store, "red")) == {"a"}
-    assert not found(store, "blue")
-    assert faults(tmp_path) == []
 
 
 WRITER = """

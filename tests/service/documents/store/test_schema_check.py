@@ -12,7 +12,7 @@ from service.documents.store.connections import connect
 from service.documents.store.schema_check import LARGEST_NUMBER, LARGEST_RESTORED
 from service.errors import StartError, StoreError
 from service.offline.backup import restore, write_backup
-from tests.service.documents.stores import EAST, NORTH, STORE, UP, open_collection, open_store, put
+from tests.service.documents.stores import EAST, NORTH, STORE, UP, count_stored, open_collection, open_store, put
 
 ANOTHER = "was changed by another program"
 
@@ -147,12 +147,9 @@ def test_a_restored_store_has_room_for_more_numbers(source: Path) -> None:
     execute(source, "UPDATE sqlite_sequence SET seq = (1 << 40) + 1 WHERE name = 'documents'")
     with pytest.raises(StoreError, match=f"last number of its 'documents' .* the limit is {LARGEST_RESTORED}"):
         restore(source / STORE, source.parent / "target" / STORE)
-    running = open_collection(source)  # grown so far by itself, it goes on
-    put(running, {"d": EAST})
-    running.close()
-    again = open_collection(source)
-    assert len(again) == 4
-    again.close()
+    with closing(open_collection(source)) as running:  # grown so far by itself, it goes on
+        put(running, {"d": EAST})
+    assert count_stored(source) == 4
     assert LARGEST_RESTORED < LARGEST_NUMBER
 
 

@@ -8,16 +8,29 @@ import pytest
 
 from service.documents.collections import Collection
 from service.documents.document import Document
+from service.documents.interface import Query
 from service.errors import StorageFull, StoreError
 from service.offline.store_file import open_store_file
-from tests.service.documents.stores import DIM, EAST, NORTH, STORE, Open, ids, open_collection, open_store, put, unit
+from tests.service.documents.stores import (
+    DIM,
+    EAST,
+    NORTH,
+    STORE,
+    UP,
+    Open,
+    faults,
+    ids,
+    open_collection,
+    open_store,
+    put,
+    unit,
+)
 
 
 @pytest.mark.parametrize("version", ["5", "7", "x"])
 def test_store_of_another_schema_is_refused(tmp_path: Path, version: str) -> None:
-    open_collection(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
-        connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (version,))
+    with closing(open_store(tmp_path)) as store:
+        store.note("schema_version", version)
     sentence = f"has schema {version}; this crosslet reads 6: .* `crosslet index export --out .* `crosslet index build "
     for read_only in (False, True):
         with pytest.raises(StoreError, match=sentence):
@@ -27,9 +40,8 @@ def test_store_of_another_schema_is_refused(tmp_path: Path, version: str) -> Non
 
 
 def test_store_without_fingerprint_is_refused(tmp_path: Path) -> None:
-    open_collection(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
-        connection.execute("DELETE FROM store WHERE key = 'fingerprint'")
+    with closing(open_store(tmp_path)) as store:
+        store.writer.execute("DELETE FROM store WHERE key = 'fingerprint'")
     with pytest.raises(StoreError, match="vectors of model unknown"):
         open_collection(tmp_path)
 
@@ -46,14 +58,17 @@ def test_a_store_without_documents_can_become_another_models(reopen: Open) -> No
         reopen(fingerprint="aa")
 
 
-def test_a_full_disk_is_507_and_loses_nothing_accepted(collection: Collection) -> None:
+def test_a_full_disk_loses_nothing_and_changes_nothing(collection: Collection, tmp_path: Path) -> None:
     put(collection, {"a": EAST})
-    collection._store.writer.execute("PRAGMA max_page_count = 20")
+    collection._store.writer.execute("PRAGMA max_page_count = 30")
     with pytest.raises(StorageFull, match="disk"):
-        collection.put([Document("big", "x" * 10**6, {})], NORTH[None])
+        collection.put([Document("a", "changed", {}), Document("big", "word " * 10**6, {})], np.stack([UP, NORTH]))
     assert ids(collection, EAST, 5) == ["a"]
+    words = collection.search_all([Query(words="text"), Query(words="changed")], top_k=5)
+    assert [len(matches) for matches in words] == [1, 0]
     put(collection, {"b": NORTH})
     assert len(collection) == 2
+    assert faults(tmp_path) == []
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE])
