@@ -56,11 +56,9 @@ def _faults(file: StoreFile, advance: Advance) -> Iterator[Fault]:
     if answer != "ok":
         yield "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
     misplaced = [*_rows_faults(file.connection)]
-    yield from ((sentence, sentence) for sentence in misplaced)
-    if misplaced:  # no row can be looked at
-        return
-    yield from ((sentence, sentence) for sentence in _orphans_faults(file.connection))
-    for row in file.collections():
+    for sentence in misplaced or _orphans_faults(file.connection):
+        yield sentence, sentence
+    for row in file.collections() if not misplaced else ():  # else no row can be looked at
         yield from _collection_faults(file.of(row), row.documents, advance)
 
 

@@ -148,7 +148,7 @@ def measure(
     own_rows_Q = sample.rows_S[asked]
     near = exact_nearest(snapshot, query_QD, NEAREST + 1, advance=advance)
     others = near.without(own_rows_Q)
-    _, scores_QS = scores_of(snapshot, sample.rows_S.tolist(), query_QD)
+    scores_QS = np.hstack([scores for _, scores in scores_of(snapshot, sample.rows_S.tolist(), query_QD)])
     own_Q = scores_QS[np.arange(len(asked)), asked]
     scores_QS[np.arange(len(asked)), asked] = np.nan
     rows = np.unique(others.rows_QK[others.rows_QK >= 0]).tolist()
@@ -156,12 +156,23 @@ def measure(
     by_language = thresholds(own_Q, scores_QS, of_query)
     compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(snapshot, rows, field=field))
     often = hubs(others, snapshot.count(), snapshot.ids_of(rows))
-    lengths_S = _lengths(sample, encoder)
-    is_cut_S = lengths_S > encoder.manifest.max_length
-    longest = [(sample.ids[place], int(lengths_S[place])) for place in np.argsort(-lengths_S, kind="stable")[:NEAREST]]
+    lengths_S, max_length = _lengths(sample, encoder), encoder.manifest.max_length
+    summary = Summary(
+        fingerprint=fingerprint,
+        revision=snapshot.revision,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        documents=snapshot.count(),
+        sampled=len(sample.ids),
+        recall=round(_recall(snapshot, index, query_QD, near), 4),
+        found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
+        min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
+        language_bias=round(compared.bias, 3),
+        cut=round(float((lengths_S > max_length).mean()), 4),
+        hubs=sum(hub.is_hub for hub in often),
+    )
     return Report(
         model=encoder.manifest.name,
-        max_length=encoder.manifest.max_length,
+        max_length=max_length,
         backend=index.backend,
         languages={name: sample.languages.count(name) for name in compared.languages},
         own_Q=own_Q,
@@ -171,20 +182,10 @@ def measure(
         pairs=compared,
         hubs=often,
         lengths_S=lengths_S,
-        longest=longest,
-        summary=Summary(
-            fingerprint=fingerprint,
-            revision=snapshot.revision,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            documents=snapshot.count(),
-            sampled=len(sample.ids),
-            recall=round(_recall(snapshot, index, query_QD, near), 4),
-            found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
-            min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
-            language_bias=round(compared.bias, 3),
-            cut=round(float(is_cut_S.mean()), 4),
-            hubs=sum(hub.is_hub for hub in often),
-        ),
+        longest=[
+            (sample.ids[place], int(lengths_S[place])) for place in np.argsort(-lengths_S, kind="stable")[:NEAREST]
+        ],
+        summary=summary,
     )
 
 

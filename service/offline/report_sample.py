@@ -5,7 +5,7 @@ Q queries, S sampled documents, K nearest, N documents of a batch, P their passa
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from service.documents.document import Rows, Span, Vectors
 from service.documents.store.store import Snapshot
 
-BATCH = 512
 COMPARED = 64  # documents at once, which may have hundreds of passages each
 OPENING_CHARS = 60
 LEAST_CHARS = 8  # a shorter text has no opening that says something
@@ -42,10 +41,9 @@ def draw(snapshot: Snapshot, *, most: int, field: str) -> Sample:
     Raises: Damaged: a checksum differs.
     """
     rows = snapshot.rows()
-    chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most])
-    drawn = [document for part in _batches(chosen.tolist()) for document, _ in snapshot.fetch(part)]
-    drawn.sort(key=lambda document: document.row)
-    spans = {row: places for part in _batches(chosen.tolist()) for row, places in snapshot.spans_of(part).items()}
+    chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most]).tolist()
+    drawn = sorted((document for document, _ in snapshot.fetch(chosen)), key=lambda document: document.row)
+    spans = snapshot.spans_of(chosen)
     return Sample(
         np.array([document.row for document in drawn], np.int64),
         [document.id for document in drawn],
@@ -57,11 +55,8 @@ def draw(snapshot: Snapshot, *, most: int, field: str) -> Sample:
 
 def languages_of(snapshot: Snapshot, rows: Sequence[int], *, field: str) -> dict[int, str]:
     """Return the language of each row."""
-    return {
-        document.row: language_of(document.metadata, document.text, field=field)
-        for part in _batches(rows)
-        for document, _ in snapshot.fetch(part)
-    }
+    drawn = (document for document, _ in snapshot.fetch(rows))
+    return {document.row: language_of(document.metadata, document.text, field=field) for document in drawn}
 
 
 def opening(text: str) -> str:
@@ -72,10 +67,6 @@ def opening(text: str) -> str:
     cut = text[: min(OPENING_CHARS, len(text) // 2)]
     whole, _, _ = cut.rpartition(" ")
     return whole if len(whole) > len(cut) // 2 else cut
-
-
-def _batches(rows: Sequence[int]) -> list[Sequence[int]]:
-    return [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
 
 
 def language_of(metadata: Mapping[str, object], text: str, *, field: str) -> str:
@@ -119,16 +110,12 @@ class Nearest:
         )
 
 
-def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
-    """Return the rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
-    parts = [_scores_of(snapshot, rows[start : start + COMPARED], query_QD) for start in range(0, len(rows), COMPARED)]
-    return np.concatenate([rows_N for rows_N, _ in parts]), np.concatenate([scores for _, scores in parts], axis=1)
-
-
-def _scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
-    row_P, vectors_PD = snapshot.vectors_of_documents(rows)
-    rows_N, first_N = np.unique(row_P, return_index=True)
-    return rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
+def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> Iterator[tuple[Rows, Vectors]]:
+    """Yield some rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
+    for start in range(0, len(rows), COMPARED):
+        row_P, vectors_PD = snapshot.vectors_of_documents(rows[start : start + COMPARED])
+        rows_N, first_N = np.unique(row_P, return_index=True)
+        yield rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
 
 
 def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
@@ -138,9 +125,7 @@ def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Cal
     """
     scores_QK = np.full((len(query_QD), k), -np.inf, np.float32)
     rows_QK = np.full((len(query_QD), k), -1, np.int64)
-    rows = snapshot.rows()
-    for start in range(0, len(rows), COMPARED):
-        rows_N, scores_QN = scores_of(snapshot, rows[start : start + COMPARED].tolist(), query_QD)
+    for rows_N, scores_QN in scores_of(snapshot, snapshot.rows().tolist(), query_QD):
         scores_QN = np.concatenate([scores_QK, scores_QN], axis=1)
         rows_QN = np.concatenate([rows_QK, np.broadcast_to(rows_N, (len(query_QD), len(rows_N)))], axis=1)
         best_QK = np.argpartition(-scores_QN, k - 1, axis=1)[:, :k]
