@@ -67,22 +67,17 @@ def load(shelf: Shelf, given: Iterable[Record], engine: Engine = length_engine) 
 
 
 def test_new_replaced_and_unchanged_documents_are_told_apart() -> None:
-    shelf = Shelf()
-    assert load(shelf, records(("1", "a"), ("2", "bb"))) == Report(new=2)
-    assert load(shelf, records(("1", "a"), ("2", "ccc"), ("3", "d"))) == Report(new=1, replaced=1, unchanged=1)
-    assert shelf.batches == [["1", "2"], ["2", "3"]]
-    assert {id_: vector[0] for id_, vector in shelf.vectors.items()} == {"1": 1, "2": 3, "3": 1}
-
-
-def test_a_document_that_is_there_is_not_embedded_again() -> None:
     shelf, seen = Shelf(), []
 
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         yield from length_engine(seen.append(texts) or texts for texts in batches)  # type: ignore[func-returns-value]
 
-    load(shelf, records(("1", "a"), ("2", "bb")))
-    load(shelf, records(("1", "a"), ("2", "bb"), ("3", "c")), engine)
-    assert [text for texts in seen for text in texts] == ["c"]
+    assert load(shelf, records(("1", "a"), ("2", "bb"))) == Report(new=2)
+    report = load(shelf, records(("1", "a"), ("2", "ccc"), ("3", "d")), engine)
+    assert report == Report(new=1, replaced=1, unchanged=1)
+    assert [text for texts in seen for text in texts] == ["ccc", "d"]
+    assert shelf.batches == [["1", "2"], ["2", "3"]]
+    assert {id_: vector[0] for id_, vector in shelf.vectors.items()} == {"1": 1, "2": 3, "3": 1}
 
 
 @pytest.mark.parametrize("size", [1, 2, 256])
@@ -183,9 +178,8 @@ def test_memory_that_runs_out_is_no_texts_fault() -> None:
     def encode_all(texts: Sequence[str]) -> list[Encoded]:
         raise MemoryError
 
-    work = Load(up_to(9), stop, stop)
     with pytest.raises(MemoryError):
-        work.run(records(("1", "x")), Shelf(), threads_engine(encode_all, workers=1, dim=DIM))
+        load(Shelf(), records(("1", "x")), threads_engine(encode_all, workers=1, dim=DIM))
 
 
 def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
@@ -195,10 +189,11 @@ def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
         raise InferenceFailed("an actor failed")
 
     shelf = Shelf()
-    given = records(*((str(n), "x") for n in range(258)))
     with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: an actor failed$"):
-        load(shelf, given, breaking)
+        load(shelf, records(*((str(n), "x") for n in range(258))), breaking)
     assert len(shelf.documents) == 256
+    with pytest.raises(InferenceFailed, match=r"^an actor failed$"):  # what is unchanged has no lines to name
+        load(shelf, records(*((str(n), "x") for n in range(256))), breaking)
 
 
 def test_the_report_says_what_happened() -> None:
@@ -206,17 +201,3 @@ def test_the_report_says_what_happened() -> None:
     assert str(report) == "6 documents read: 3 new, 2 replaced, 1 unchanged"
     report.skipped, report.truncated = 4, 5
     assert str(report).endswith("1 unchanged, 4 bad lines skipped; of 5 the model read only the beginning")
-
-
-def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
-    """What is unchanged has no lines that could be named."""
-
-    def broken(batches: Iterable[Sequence[str]]) -> Vectors:
-        next(iter(batches))
-        raise InferenceFailed("an actor failed")
-        yield
-
-    shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
-    load(shelf, given)
-    with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
-        load(shelf, given, broken)
