@@ -97,6 +97,7 @@ def test_a_null_of_any_type_is_no_field(tmp_path: Path, array: pa.Array) -> None
     assert metadata_of(tmp_path / "a.parquet", x=nulls) == [{}]
 
 
+DATE = "column 'x' has a date or time outside of the years 1 to 9999"
 TWICE = "column 'x' has a struct or map with the same key twice"
 BYTES = "JSON has not: cast it to text or a number, or leave it out"
 
@@ -118,11 +119,38 @@ BYTES = "JSON has not: cast it to text or a number, or leave it out"
         (pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())), TWICE),
         (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), TWICE),
         (extension(pa.json_(), "{"), "column 'x' is not valid JSON"),
+        (pa.array([float("inf"), 1.5]), "metadata: a number is NaN or infinite"),
+        (pa.array([[1.5, float("-inf")], [1.5]]), "metadata: a number is NaN or infinite"),
+        (pa.array([2_932_897, 0], pa.date32()), DATE),  # 10000-01-01
+        (pa.array([253_402_300_800, 0], pa.timestamp("s")), DATE),
+        (pa.array([253_402_300_800_000, 0], pa.timestamp("ms", tz="UTC")), DATE),
+        (pa.array([-(2**62), 0], pa.timestamp("us")), DATE),
+        (pa.array([[2_932_897], [0]], pa.list_(pa.date32())), DATE),
+        (pa.array([{"day": 2_932_897}, {"day": 0}], pa.struct({"day": pa.date32()})), DATE),
     ],
 )
-def test_a_value_that_json_has_not_is_one_sentence(tmp_path: Path, array: pa.Array, complaint: str) -> None:
-    (found,) = metadata_of(tmp_path / "a.parquet", x=array)
-    assert found.startswith(complaint)
+def test_a_value_that_json_has_not_is_the_fault_of_its_row(tmp_path: Path, array: pa.Array, complaint: str) -> None:
+    first, *others = metadata_of(tmp_path / "a.parquet", x=array)
+    assert first.startswith(complaint)
+    assert all(isinstance(metadata, dict) for metadata in others)
+
+
+def test_text_of_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
+    offsets = pa.array([0, 2, 3], pa.int32()).buffers()[1]
+    text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"\xff\xfea")])
+    pq.write_table(pa.table({"id": ["1", "2"], "text": text}), tmp_path / "a.parquet")
+    found = {record.line: record.fault or record.fields["text"] for record in records_of(tmp_path / "a.parquet")}
+    assert found == {1: "column 'text' is not valid UTF-8", 2: "a"}
+
+
+def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": ["1"] * 2000, "text": [f"text {n}" for n in range(2000)]}), path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-20] + b"\xff" * 12 + whole[-8:], b"\xff" * 2000 + whole[2000:], whole[:300]):
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match="is not a parquet file, or is damaged"):
+            records_of(path)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**8), max_value=10**8, places=6))
@@ -160,12 +188,9 @@ def test_a_column_metadata_gives_its_fields(tmp_path: Path, own: pa.Array) -> No
     assert clash == "column 'lang' is also a field of the column 'metadata'"
 
 
-def test_a_column_metadata_of_words_is_a_field(tmp_path: Path) -> None:
+def test_metadata_of_words_is_a_field_and_an_export_vector_none(tmp_path: Path) -> None:
     words = pa.array(["{x", "x"])
     assert metadata_of(tmp_path / "a.parquet", metadata=words) == [{"metadata": "{x"}, {"metadata": "x"}]
-
-
-def test_vectors_and_passages_of_an_export_are_no_fields(tmp_path: Path) -> None:
     vector, passages = pa.array([[0.1, 0.2]]), pa.array([[{"start": 0}]])
     assert metadata_of(tmp_path / "a.parquet", vector=vector, passages=passages, n=pa.array([1])) == [{"n": 1}]
 
