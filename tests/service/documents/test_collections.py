@@ -68,8 +68,7 @@ def test_first_put_makes_a_collection_of_its_own(collections: Collections) -> No
         assert found(collections, "shop", query)[0] == "a blue kettle"
     assert len(ids(collections.of("shop"), EAST, 9, filter_={"of": "shop"})) == 2
     assert count(collections.default, {"of": "shop"}) == 0
-    page = read_page(collections.of("shop"))
-    assert [one.text for one in page.documents] == ["a blue kettle", "an iron"]
+    assert [document.text for document in read_page(collections.of("shop")).documents] == ["a blue kettle", "an iron"]
 
 
 def test_search_waits_for_its_own_collection_alone(collections: Collections) -> None:
@@ -147,27 +146,35 @@ def test_each_collection_has_a_snapshot_of_its_own(
     with caplog.at_level("INFO"):
         again = opened(tmp_path)
     assert "index built" not in caplog.text
-    assert {one.backend for one in again.named().values()} == {INVERTED}
+    assert {index.backend for index in again.named().values()} == {INVERTED}
     assert {path.name for path in tmp_path.glob("index*.json")} == {"index.json", "index_2.json"}
     again.close()
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "-a", "_a", "a/b", "ä", "a b", "a" * 65, "a\n"])
-def test_a_malformed_name_is_refused(collections: Collections, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        *(
+            (name, InvalidInput, "a collection's name has 1 to 64 characters")
+            for name in ("", ".", "..", "-a", "_a", "a/b", "ä", "a b", "a" * 65, "a\n")
+        ),
+        ("more", StorageFull, r"there are 4 collections; the limit is 4 \(CROSSLET_MAX_COLLECTIONS\)"),
+    ],
+)
+def test_a_malformed_name_or_one_too_many_is_refused(
+    collections: Collections, name: str, error: type[Exception], message: str
+) -> None:
+    for allowed in ("Shop", "shop", "a.b-c_9"):
+        put(collections, allowed, a="x")
     for refused in (lambda: put(collections, name, a="x"), lambda: collections.check_room(name, ["a"])):
-        with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
-            refused()
-    assert [*collections.named()] == ["default"]
-
-
-def test_there_are_at_most_so_many_and_the_default_one_stays(collections: Collections) -> None:
-    for name in ("Shop", "shop", "a.b-c_9"):
-        put(collections, name, a="x")
-    for refused in (lambda: put(collections, "more", a="x"), lambda: collections.check_room("more", ["a"])):
-        with pytest.raises(StorageFull, match=r"there are 4 collections; the limit is 4 \(CROSSLET_MAX_COLLECTIONS\)"):
+        with pytest.raises(error, match=message):
             refused()
     collections.drop("Shop")
     put(collections, "more", a="x")
+    assert [*collections.named()] == ["default", "shop", "a.b-c_9", "more"]
+
+
+def test_the_default_collection_stays(collections: Collections) -> None:
     with pytest.raises(InvalidInput, match="collection default stays"):
         collections.drop("default")
 
