@@ -21,8 +21,8 @@ from training.ablation.reranking_study import (
     train_cells,
 )
 from training.ablation.results import Results
-from training.ablation.runner import Trial, describe_plan, plan_trials, train_in_processes, train_trials
-from training.ablation.spec import load_spec, read_cells
+from training.ablation.runner import describe_plan, plan_trials, train_in_processes, train_trials
+from training.ablation.spec import Cell, load_spec, read_cells
 from training.config.parsing import read_yaml
 from training.corpora.fetch import ensure_sources
 from training.errors import ConfigError, TrainingError
@@ -78,35 +78,39 @@ def ablate(options: argparse.Namespace, load_model: LoadModel) -> int:
     spec = load_spec(options.spec)
     cells = read_cells(spec, options.spec)
     if not options.dry_run and not options.report_only:
-        for cell in cells:
-            check_machine(cell.config)
-            ensure_sources(cell.config.corpus, cell.config.languages, options.data)
-        unlike = {(tuple(c.scored_languages), c.validates, c.dev_folder): c for c in (cell.config for cell in cells)}
-        for config in unlike.values():  # read each set once, not once a cell
-            check_evaluation(config, options.data)
+        check_inputs(cells, options.data)
     trials = plan_trials(cells, options.data, options.out)
     if options.dry_run:
         print("\n".join(describe_plan(trials)))
         return 0
-    folder = options.out / REPORT
-    command = _command(options)
+    failures: dict[str, str] = {}
     with run_alone(options.out):
-        failures = {} if options.report_only else _train(trials, options)
+        if not options.report_only and options.jobs == 1:
+            failures = train_trials(trials, options.out)
+        elif not options.report_only:
+            failures = train_in_processes(trials, options.out, options.jobs)
         results = Results.of(trials)
-        report = Report(spec, results, command, failures)
-        write_document(spec.title, list(report.blocks()), folder)
+        report = Report(spec, results, _command(options), failures)
+        write_document(spec.title, list(report.blocks()), options.out / REPORT)
     for claim, finding in spec.findings.items():
         print(f"{claim}: {judge(compare(finding, results, floor=spec.margin))}")
-    print(f"report: {folder / 'report.md'}")
+    print(f"report: {options.out / REPORT / 'report.md'}")
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0
 
 
-def _train(trials: list[Trial], options: argparse.Namespace) -> dict[str, str]:
-    if options.jobs == 1:
-        return train_trials(trials, options.out)
-    return train_in_processes(trials, options.out, options.jobs)
+def check_inputs(cells: list[Cell], data: Path) -> None:
+    """Fetch missing sources and read each evaluation set once.
+
+    Raises: TrainingError: a cell cannot be trained here, or a set is malformed.
+    """
+    for cell in cells:
+        check_machine(cell.config)
+        ensure_sources(cell.config.corpus, cell.config.languages, data)
+    unlike = {(tuple(c.scored_languages), c.validates, c.dev_folder): c for c in (cell.config for cell in cells)}
+    for config in unlike.values():
+        check_evaluation(config, data)
 
 
 def ablate_reranking(spec: StudySpec, options: argparse.Namespace, load_model: LoadModel) -> int:
@@ -115,12 +119,11 @@ def ablate_reranking(spec: StudySpec, options: argparse.Namespace, load_model: L
     if options.dry_run:
         print("\n".join(describe_cells(cells)))
         return 0
-    folder = options.out / REPORT
     with run_alone(options.out):
         if not options.report_only:
             train_cells(cells, options.out)
-        write_document(spec.title, list(StudyReport(spec, cells, _command(options)).blocks()), folder)
-    print(f"report: {folder / 'report.md'}")
+        write_document(spec.title, list(StudyReport(spec, cells, _command(options)).blocks()), options.out / REPORT)
+    print(f"report: {options.out / REPORT / 'report.md'}")
     return 0
 
 

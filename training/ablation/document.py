@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from training.ablation.plots import Panel
 from training.system.files import write_atomically
 
 FIGURE_FOLDER = "figures"
+NOTHING = "–"  # a cell of a table without a value
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,33 @@ def write_document(title: str, blocks: list[Block], folder: Path) -> None:
 def to_markdown(title: str, blocks: list[Block]) -> str:
     """Format a document as Markdown; figures become links to their files."""
     return "\n\n".join([f"# {title}", *(_markdown(block) for block in blocks)]) + "\n"
+
+
+def number(value: float | None, *, decimals: int = 1) -> str:
+    """A score of a table; one decimal, as in the papers."""
+    return NOTHING if value is None else f"{value:.{decimals}f}"
+
+
+def provenance(command: str, records: Collection[Mapping[str, Any]], *, pairs: str, steps: str) -> str:
+    """The command, commits, hardware, pairs and minutes behind some figures.
+
+    Args: records: of the finished steps.  pairs, steps: what was trained on, and which steps the minutes cover.
+    """
+    if not records:
+        return f"`{command}`; nothing trained yet."
+    commits = ", ".join(sorted({f"`{short(record['git_commit'])}`" for record in records}))
+    hardware = "; ".join(sorted({record["hardware"] for record in records}))
+    minutes = sum(record["last_run_s"] for record in records) / 60
+    resumed = any(record["resumed"] for record in records)  # the time before a resume is not recorded
+    return (
+        f"`{command}`, commit {commits}; {hardware}; {pairs}; {'at least ' * resumed}{minutes:.0f} minutes for {steps}."
+    )
+
+
+def short(commit: str) -> str:
+    """An abbreviated commit, with any `-dirty`."""
+    name, dash, state = commit.partition("-")
+    return name[:10] + dash + state
 
 
 def on_paper(svg: str) -> str:

@@ -1,11 +1,15 @@
-"""Draws the report's figures, one SVG a panel."""
+"""Draws the figures of reports, one SVG a panel.
+
+Shapes: S sentences, L languages.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -23,6 +27,7 @@ INK = "#1f2328"  # text and axes
 COLOURS = ("#3b82c4", "#d9772b", "#3f9b5f", "#c8504f", "#8f6cc0", "#a37f42", "#c9649c", "#6f7d8a", "#2aa1a8", "#9aa12c")
 DASHES = ("-", "--", ":", "-.")
 METRIC_NAMES: dict[Metric, str] = {"mono": "within a language", "cross": "against English", "tatoeba": "Tatoeba P@1"}
+NO_LOSSES = {"step", "pairs", "epoch", "learning_rates", "pairs_per_s"}  # other keys of a log's line
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "crosslet",  # reproducible files
@@ -154,7 +159,11 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
     """Every part of every stage's loss during training; shared steps are drawn once."""
     panels: list[Panel] = []
     for stage in ("assistant", "bottleneck", "student", "contrastive"):
-        drawn = distinct([results.cells[name] for name in names], stage)
+        by_folder: dict[Path, Result] = {}
+        for name in names:
+            if results.cells[name].log(stage):
+                by_folder.setdefault(results.cells[name].trial.folders[stage], results.cells[name])
+        drawn = list(by_folder.values())
         if not drawn:
             continue
         text = f"Line chart: loss of stage {stage} against pairs seen"
@@ -162,11 +171,12 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
             values: list[float] = []
             for colour, result in zip(COLOURS, drawn, strict=False):
                 lines = result.log(stage)
-                for dash, part in zip(DASHES, loss_parts(lines[0]), strict=False):
+                losses = [part for part in lines[0] if part not in NO_LOSSES]
+                for dash, part in zip(DASHES, losses, strict=False):
                     label = part if len(drawn) == 1 else f"{result.cell.name}: {part}"
-                    pairs, losses = [line["pairs"] for line in lines], [line[part] for line in lines]
-                    axes.plot(pairs, losses, dash, color=colour, label=label)
-                    values += losses
+                    curve = [line[part] for line in lines]
+                    axes.plot([line["pairs"] for line in lines], curve, dash, color=colour, label=label)
+                    values += curve
             is_wide = 0 < 10 * min(values) < max(values)
             axes.set(ylabel="loss", yscale="log" if is_wide else "linear")
             count_pairs(axes)
@@ -174,53 +184,18 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
     return panels
 
 
-@dataclass(frozen=True)
-class SentenceMap:
-    """The position of each sentence in each language: `points` is (S, T, 2), in the order of `languages`."""
-
-    languages: list[str]
-    points: NDArray[np.float32]
-    translations: float  # mean cosine between translations
-    others: float  # mean cosine between different sentences in different languages
-
-
-def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
-    """A scatter plot of sentences by language; lines join them to their English originals."""
+def draw_map(name: str, points_SL2: NDArray[np.float32], languages: Sequence[str], *, title: str) -> Panel:
+    """A scatter plot of sentences by language; lines join them to their translations in the first language."""
     panels: list[Panel] = []
     text = f"{title}: scatter plot of sentences coloured by language, lines join translations"
     with panel(name, text, title=title, into=panels) as axes:
-        for column in range(1, len(sentence_map.languages)):
-            ends = sentence_map.points[:, [0, column]]  # (S, 2, 2): the English sentence, its translation
+        for column in range(1, len(languages)):
+            ends = points_SL2[:, [0, column]]
             axes.plot(ends[..., 0].T, ends[..., 1].T, color=INK, alpha=0.13, linewidth=0.6, zorder=1)
-        for column, language in enumerate(sentence_map.languages):
-            x_S, y_S = sentence_map.points[:, column].T
+        for column, language in enumerate(languages):
+            x_S, y_S = points_SL2[:, column].T
             axes.scatter(x_S, y_S, s=16, label=language, zorder=2, color=COLOURS[column % len(COLOURS)])
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.1)
     return panels[0]
-
-
-def mean_cosines(unit_TSD: NDArray[np.float32]) -> tuple[float, float]:
-    """Mean cosine between languages of (translations, different sentences), from unit vectors."""
-    cosine_TSTS = np.einsum("asd,bud->asbu", unit_TSD, unit_TSD)
-    languages, sentences = unit_TSD.shape[:2]
-    crosses_T1T1 = ~np.eye(languages, dtype=bool)[:, None, :, None]
-    same_1S1S = np.eye(sentences, dtype=bool)[None, :, None, :]
-    same, different = crosses_T1T1 & same_1S1S, crosses_T1T1 & ~same_1S1S
-    return float(cosine_TSTS[same].mean()), float(cosine_TSTS[different].mean())
-
-
-def distinct(results: list[Result], stage: str) -> list[Result]:
-    """One result for each folder of a stage that has a log."""
-    found: dict[str, Result] = {}
-    for result in results:
-        if result.log(stage):
-            found.setdefault(str(result.trial.folders[stage]), result)
-    return list(found.values())
-
-
-def loss_parts(line: dict[str, object]) -> list[str]:
-    """The loss parts in a line of the log: every key that does not describe the step."""
-    about_the_step = {"step", "pairs", "epoch", "learning_rates", "pairs_per_s"}
-    return [name for name in line if name not in about_the_step]

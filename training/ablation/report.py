@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table
+from training.ablation.document import NOTHING, Block, FigureBlock, Heading, Paragraph, Table, number, provenance
 from training.ablation.findings import Verdict, compare, judge, measure_noise
 from training.ablation.paper import CITATION, MODELS, PAIRS, published_row
-from training.ablation.plots import draw_depth, draw_layers, draw_losses, draw_objectives
+from training.ablation.plots import Panel, draw_depth, draw_layers, draw_losses, draw_objectives
 from training.ablation.results import Result, Results, SetScores, is_on_sts2017, scores_of_metric
 from training.ablation.spec import AblationSpec, Metric
 from training.models.encoder import ParameterCounts
 
 METRICS: tuple[Metric, ...] = ("mono", "cross", "tatoeba")
-NOTHING = "–"
+FIGURES: tuple[tuple[str, Callable[[list[str], Results], list[Panel]], str, str], ...] = (
+    (
+        "layers",
+        draw_layers,
+        "Score of plain distillation against the number of layers",
+        "As Fig. 1 of the paper: one stage, eq. (2) alone, no bottleneck, no recurrence. ",
+    ),
+    (
+        "depth",
+        draw_depth,
+        "Score against the number of layers stored",
+        "The stored layers, applied repeatedly and once. ",
+    ),
+    (
+        "objectives",
+        draw_objectives,
+        "Score during stage 4, by objective",
+        "As Fig. 3 of the paper: the mean, then each language pair. An epoch: all pairs of the stage’s sources. ",
+    ),
+    ("losses", draw_losses, "Losses", ""),
+)
 VERDICTS_NOTE = (
     "Confirmed: every difference is as claimed and exceeds its margin. Not confirmed: one contradicts the claim by "
     "more than its margin. Within noise: neither."
@@ -165,11 +185,6 @@ def difference(value: float | None, reference: float | None) -> float | None:
     return None if value is None or reference is None else value - reference
 
 
-def number(value: float | None) -> str:
-    """One decimal, as in the paper."""
-    return NOTHING if value is None else f"{value:.1f}"
-
-
 def signed(value: float | None) -> str:
     """One decimal, with its sign."""
     return NOTHING if value is None else f"{value:+.1f}".replace("-", "−")
@@ -199,7 +214,11 @@ class Report:
             yield self._signed(pairs_table(names, self.results), names)
         yield Heading("Models by language pair and size")
         yield self._signed(models_table(self.results), everything)
-        yield from self._figures()
+        for name, draw, heading, caption in FIGURES:
+            names = getattr(self.spec.figures, name)
+            if panels := draw(names, self.results):
+                yield Heading(heading)
+                yield FigureBlock(panels, f"{caption}{self._made_by(names)}")
         yield Heading("The cells")
         yield self._signed(cells_table(self.results), everything)
 
@@ -223,26 +242,6 @@ class Report:
             listed = "; ".join(f"{name}: {reason}" for name, reason in self.failures.items())
             yield Paragraph(f"Cells that failed: {listed}.")
 
-    def _figures(self) -> Iterator[Block]:
-        figures = self.spec.figures
-        if panels := draw_layers(figures.layers, self.results):
-            yield Heading("Score of plain distillation against the number of layers")
-            caption = "As Fig. 1 of the paper: one stage, eq. (2) alone, no bottleneck, no recurrence."
-            yield FigureBlock(panels, f"{caption} {self._made_by(figures.layers)}")
-        if panels := draw_depth(figures.depth, self.results):
-            yield Heading("Score against the number of layers stored")
-            caption = "The stored layers, applied repeatedly and once."
-            yield FigureBlock(panels, f"{caption} {self._made_by(figures.depth)}")
-        if panels := draw_objectives(figures.objectives, self.results):
-            yield Heading("Score during stage 4, by objective")
-            caption = (
-                "As Fig. 3 of the paper: the mean, then each language pair. An epoch: all pairs of the stage’s sources."
-            )
-            yield FigureBlock(panels, f"{caption} {self._made_by(figures.objectives)}")
-        if panels := draw_losses(figures.losses, self.results):
-            yield Heading("Losses")
-            yield FigureBlock(panels, self._made_by(figures.losses))
-
     def _signed(self, table: Table, names: list[str]) -> Table:
         """Add to a table a note of how its cells were made."""
         return dataclasses.replace(table, note=f"{table.note} {self._made_by(names)}".strip())
@@ -251,20 +250,8 @@ class Report:
         """Command, commit, hardware, pairs and time of the cells in a table or figure."""
         results = [result for name in names for result in (self.results.cells[name], *self.results.repeats[name])]
         records = {folder: record for result in results for folder, record in result.records().items()}
-        if not records:
-            return f"`{self.command}`; nothing trained yet."
-        commits = ", ".join(
-            f"`{commit}`" for commit in sorted({short(each["git_commit"]) for each in records.values()})
-        )
-        hardware = "; ".join(sorted({record["hardware"] for record in records.values()}))
-        minutes = sum(record["last_run_s"] for record in records.values()) / 60
-        at_least = (
-            "at least " if any(record["resumed"] for record in records.values()) else ""
-        )  # the time before a resume is not recorded
-        return (
-            f"`{self.command}`, commit {commits}; {hardware}; pairs seen by a student: {pairs_seen(results)}; "
-            f"{at_least}{minutes:.0f} minutes for all steps of these cells."
-        )
+        seen = f"pairs seen by a student: {pairs_seen(results)}"
+        return provenance(self.command, records.values(), pairs=seen, steps="all steps of these cells")
 
 
 def pairs_seen(results: list[Result]) -> str:
@@ -273,9 +260,3 @@ def pairs_seen(results: list[Result]) -> str:
     if not pairs:
         return NOTHING
     return f"{pairs[0]:,}" if len(pairs) == 1 else f"{pairs[0]:,} to {pairs[-1]:,}"
-
-
-def short(commit: str) -> str:
-    """An abbreviated commit, with any `-dirty`."""
-    name, dash, state = commit.partition("-")
-    return name[:10] + dash + state

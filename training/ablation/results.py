@@ -52,8 +52,7 @@ class Result:
 
     def scores_of(self, step: str) -> SetScores | None:
         """Scores of a step's model; None if it was not scored."""
-        record = self._read(f"{step}-scores", "scores.json")
-        return None if record is None else {name: dict(values) for name, values in record.items()}
+        return self._read(f"{step}-scores", "scores.json")
 
     def score(self, metric: Metric) -> float | None:
         """The average of one metric over the finished student's pairs."""
@@ -74,9 +73,8 @@ class Result:
 
     def checkpoint(self, step: str) -> Path | None:
         """The model folder of a finished step."""
-        folder = self.trial.folders.get(step)
-        done = folder is not None and self.trial.is_done(step) and (folder / CHECKPOINT).is_dir()
-        return folder / CHECKPOINT if folder and done else None
+        folder = self._finished(step)
+        return folder / CHECKPOINT if folder and (folder / CHECKPOINT).is_dir() else None
 
     @cached_property
     def pairs_seen(self) -> dict[str, int]:
@@ -102,18 +100,19 @@ class Result:
         found = {folder: self._read(step, DONE) for step, folder in self.trial.folders.items()}
         return {folder: record for folder, record in found.items() if record is not None}
 
+    def _finished(self, step: str) -> Path | None:
+        """The folder of a step that is finished."""
+        return self.trial.folders[step] if step in self.trial.folders and self.trial.is_done(step) else None
+
     def _read(self, step: str, name: str) -> dict[str, Any] | None:
-        folder = self.trial.folders.get(step)
-        if folder is None or not self.trial.is_done(step):
-            return None
-        value: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-        return value
+        folder = self._finished(step)
+        return json.loads((folder / name).read_text(encoding="utf-8")) if folder else None
 
     def _lines(self, stage: str, name: str) -> list[dict[str, Any]]:
-        path = self.trial.folders[stage] / name if stage in self.trial.folders else None
-        if path is None or not self.trial.is_done(stage) or not path.exists():
+        folder = self._finished(stage)
+        if folder is None or not (folder / name).exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,7 +53,7 @@ class AblationSpec(ConfigModel):
     tables: dict[str, list[str]] = Field(default={})  # title -> cells; empty: one table of all cells
     figures: Figures = Figures()
     findings: dict[str, Finding] = Field(default={})  # claim -> the order of scores it predicts
-    margin: float = 0.5  # points: the smallest margin of noise
+    margin: float = Field(default=0.5, ge=0)  # points: the smallest margin of noise
 
 
 def load_spec(path: Path) -> AblationSpec:
@@ -64,16 +64,14 @@ def load_spec(path: Path) -> AblationSpec:
     spec = build(AblationSpec, read_yaml(path), where=path.name)
     if not spec.runs and not spec.grid and not spec.products:
         raise ConfigError(f"{path.name} defines no cell: add runs, a grid or products")
-    empty = [key for key, values in spec.grid.items() if not values]
-    if empty:
-        raise ConfigError(f"{path.name}: grid.{empty[0]} has no value")
+    for key, values in spec.grid.items():
+        if not values:
+            raise ConfigError(f"{path.name}: grid.{key} has no value")
     for claim, finding in spec.findings.items():
         if not finding.order or not finding.metrics or any(len(names) < 2 for names in finding.order):
             raise ConfigError(
                 f"{path.name}: findings.{claim} compares nothing: it needs a metric, and lists of at least two cells"
             )
-    if spec.margin < 0:
-        raise ConfigError(f"{path.name}: margin is {spec.margin}; it must be at least 0")
     return spec
 
 
@@ -104,29 +102,29 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
     if not isinstance(base, dict):
         raise ConfigError(f"{path.parent / spec.base} must be a mapping of settings, not {type(base).__name__}")
     changes: dict[str, Settings] = {**spec.runs}
-    for crossed in (combinations(spec.grid), *map(crossings, spec.products)):
-        for name, combination in crossed.items():
+    grid = {  # axes with labels such as `unit_layers=3`
+        key: {f"{key.rpartition('.')[2]}={value}": {key: value} for value in values}
+        for key, values in spec.grid.items()
+    }
+    for axes in (*([grid] if grid else []), *spec.products):
+        for name, combination in crossings(axes).items():
             if name in changes:
                 raise ConfigError(f"{path.name}: there are two cells {name!r}")
             changes[name] = combination
     _check_names(spec, set(changes), where=path.name)
-    cells = [Cell(name, _config(base, change, where=f"{path.name}: {name}")) for name, change in changes.items()]
+
+    def config(change: Settings, where: str) -> RunConfig:
+        return build(RunConfig, merge(base, nest(change)), where=f"{path.name}: {where}")
+
+    cells = [Cell(name, config(change, name)) for name, change in changes.items()]
     for name, seeds in spec.seeds.items():
         for seed in seeds:
             if seed == base.get("seed", RunConfig.model_fields["seed"].default):
                 raise ConfigError(f"{path.name}: seeds.{name} has {seed}, the seed of {name!r} itself")
             change = merge(nest(changes[name]), nest(dict.fromkeys(spec.seed_keys, seed)))
-            cells.append(Cell(name, _config(base, change, where=f"{path.name}: {name}, seed {seed}"), seed))
+            cells.append(Cell(name, config(change, f"{name}, seed {seed}"), seed))
     _check_folders(cells, where=path.name)
     return cells
-
-
-def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
-    """The product of the grid's values, named like `unit_layers=3, bottleneck_size=128`."""
-    if not grid:
-        return {}
-    chosen = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return {", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in each.items()): each for each in chosen}
 
 
 def crossings(axes: dict[str, Settings]) -> dict[str, Settings]:
@@ -165,21 +163,11 @@ def merge(base: Settings, changes: Settings) -> Settings:
     return merged
 
 
-def _config(base: Settings, changes: Settings, *, where: str) -> RunConfig:
-    """The configuration of a cell: the base with its changes."""
-    return build(RunConfig, merge(base, nest(changes)), where=where)
-
-
 def _check_names(spec: AblationSpec, cells: set[str], *, where: str) -> None:
-    named = {
-        "seeds": list(spec.seeds),
-        **{f"tables.{title}": names for title, names in spec.tables.items()},
-        **{f"figures.{figure}": names for figure, names in spec.figures.model_dump().items()},
-        **{
-            f"findings.{claim}": [name for names in finding.order for name in names]
-            for claim, finding in spec.findings.items()
-        },
-    }
+    named = {"seeds": list(spec.seeds)}
+    named |= {f"tables.{title}": names for title, names in spec.tables.items()}
+    named |= {f"figures.{figure}": names for figure, names in spec.figures.model_dump().items()}
+    named |= {f"findings.{claim}": list(chain(*finding.order)) for claim, finding in spec.findings.items()}
     for place, names in named.items():
         for name in names:
             if name not in cells:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table, write_document
-from training.ablation.plots import Panel, SentenceMap, draw_map, mean_cosines
+from training.ablation.plots import Panel, draw_map
 from training.alignment.job import AFTER, Outcome, Task
-from training.alignment.layers import Sides
+from training.alignment.layers import Sides, Vectors
 from training.alignment.scores import (
     MAX_LOSS,
     STS_ROWS,
@@ -112,9 +112,15 @@ def plot(name: str, sides: Sides, languages: tuple[str, str]) -> Panel:
     centred = both - both.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     points = (centred @ axes[:2].T).astype(np.float32).reshape(2, len(chosen[0]), 2).transpose(1, 0, 2)
-    same, others = mean_cosines(np.stack(chosen))
+    same, others = mean_cosines(chosen[0], chosen[1])
     title = f"{name}: cosine {same:.2f} of translations, {others:.2f} of others"
-    return draw_map(name, SentenceMap(list(languages), points, same, others), title=title)
+    return draw_map(name, points, languages, title=title)
+
+
+def mean_cosines(left_ND: Vectors, right_ND: Vectors) -> tuple[float, float]:
+    """Mean cosine of translations and of other pairs, from unit vectors."""
+    cosine_NN, is_own_NN = left_ND @ right_ND.T, np.eye(len(left_ND), dtype=bool)
+    return float(cosine_NN[is_own_NN].mean()), float(cosine_NN[~is_own_NN].mean())
 
 
 def _changes(title: str, before: Scores, after: Scores, note: str) -> Iterator[Block]:

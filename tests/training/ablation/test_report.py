@@ -1,16 +1,13 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.metrics.pairwise import cosine_similarity
 from transformers import PreTrainedTokenizerFast
 
 from tests.parallel_text import write_data_folder
 from tests.training.ablation.specs import finish, plan, write_spec
 from training.ablation.__main__ import main
 from training.ablation.paper import MODELS, PAIRS, VARIANTS, published_row
-from training.ablation.plots import mean_cosines
 from training.ablation.runner import Trial
 
 SPEC = {
@@ -151,20 +148,6 @@ def test_the_same_results_make_the_same_files(written: Path, data: Path) -> None
     spec, out = written.parents[1] / "spec.yaml", written.parent
     assert main([str(spec), "--data", str(data), "--out", str(out), "--report-only"]) == 0
     assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
-
-
-def test_mean_cosines_agree_with_scikit_learn() -> None:
-    generator = np.random.default_rng(0)
-    vectors = generator.standard_normal((3, 5, 8)).astype(np.float32)  # languages, sentences, dims
-    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-    same, other = [], []
-    for first in range(3):
-        for second in range(3):
-            if first != second:
-                table = cosine_similarity(vectors[first], vectors[second])
-                same += np.diag(table).tolist()
-                other += table[~np.eye(5, dtype=bool)].tolist()
-    assert mean_cosines(vectors) == pytest.approx((np.mean(same), np.mean(other)), abs=1e-6)
 
 
 def test_the_papers_averages_are_those_of_its_pairs() -> None:

@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics.pairwise import cosine_similarity
 
 from tests.training.alignment.vectors import made_pairs
 from training.alignment.head import STRUCTURES, SiameseHead, Structure
 from training.alignment.layers import Means, apply, unit_center_unit
+from training.alignment.report import mean_cosines
+from training.evaluation.vectors import unit_rows
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -46,3 +49,9 @@ def test_centring_by_language_removes_the_language_offset() -> None:
     joint = Means.joint(source, target + 5)
     np.testing.assert_array_equal(joint.source_D, joint.target_D)
     np.testing.assert_allclose(joint.source_D, (own.source_D + own.target_D) / 2, atol=1e-6)
+
+
+def test_mean_cosines_agree_with_scikit_learn() -> None:
+    left, right = (unit_rows(side) for side in made_pairs(5))
+    table, is_own = cosine_similarity(left, right), np.eye(5, dtype=bool)
+    assert mean_cosines(left, right) == pytest.approx((table[is_own].mean(), table[~is_own].mean()), abs=1e-6)
