@@ -127,11 +127,6 @@ def test_a_control_character_in_a_path_is_400(locked: TestClient, escape: str) -
     assert stored(locked) == before
 
 
-def test_under_v1_a_control_character_is_400_in_openais_shape(locked: TestClient) -> None:
-    answer = locked.post("/v1/embeddings%0A", json={"input": "a"}, headers=bearer("full"))
-    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
-
-
 def test_without_a_key_every_spelling_is_401(locked: TestClient) -> None:
     for spelled in spellings("/backup"):
         assert locked.post(f"http://localhost{spelled}").status_code == 401

@@ -28,7 +28,7 @@ from service.settings import Settings
 from tests.artifacts import DIM, TEXTS
 from tests.service.api.answers import assert_refused, put
 from tests.service.api.connections import serving
-from tests.service.conftest import Serve, bearer
+from tests.service.conftest import Serve
 
 pytestmark = pytest.mark.anyio
 
@@ -60,17 +60,6 @@ def test_the_copy_is_a_sound_store_and_a_service_starts_from_it(serve: Serve, tm
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(again)
         assert [id_ for (id_,) in connection.execute("SELECT id FROM documents ORDER BY row")] == ["a", "b", "c"]
-
-
-def test_a_backup_needs_a_full_key_and_takes_no_parameters(serve: Serve) -> None:
-    client = serve(api_keys="full", read_api_keys="read")
-    assert_refused(client.post("/backup"), 401, "Unauthorized")
-    for path in ("/backup", "/backup/", "/%62ackup"):
-        assert_refused(client.post(path, headers=bearer("read")), 403, "Unauthorized", "nor back up documents")
-        assert client.post(path, headers=bearer("full")).status_code == 200
-    assert_refused(client.get("/backup", headers=bearer("read")), 405, "Validation")
-    refused = client.post("/backup", params={"path": "/tmp/x"}, headers=bearer("full"))
-    assert_refused(refused, 422, "Validation", 'the query parameter "path" is unknown')
 
 
 def test_backup_without_room_is_507_and_removed(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,18 +68,6 @@ def test_a_text_counts_as_what_its_ligatures_are_written_out_to(serve: Serve) ->
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"truncate": None, "normalize": None, "dimensions": None},
-        {"truncation_direction": "Right", "prompt_name": None, "normalize": True, "truncate": True},
-    ],
-)
-def test_what_teis_clients_send_by_default_changes_nothing(client: TestClient, options: dict[str, object]) -> None:
-    plain = client.post("/embed", json={"inputs": LONG}).json()
-    assert client.post("/embed", json={"inputs": LONG} | options).json() == plain
-
-
-@pytest.mark.parametrize(
     ("body", "words"),
     [
         ({"inputs": []}, ["inputs is empty"]),
@@ -144,8 +132,6 @@ def test_errors_of_the_root_name_the_field(client: TestClient, body: object, mes
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"truncation_direction": "Left"}, "truncation_direction is left"),
-        ({"truncation_direction": "left"}, "truncation_direction is left"),
         ({"truncation_direction": "up"}, "truncation_direction"),
         ({"prompt_name": "query"}, "prompt_name is set, but this model has no prompts"),
     ],

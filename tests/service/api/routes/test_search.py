@@ -1,12 +1,15 @@
 """POST /search: what is found, in which mode and order, and which requests are refused."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.artifacts import TEXTS
-from tests.service.api.answers import assert_refused, error_of, found, nested, put, search
+from service.api.schemas.search import SearchRequest
+from tests.artifacts import DIM, TEXTS, build_artifact, write_manifest
+from tests.service.api.answers import assert_refused, found, nested, put, put_texts, search
 from tests.service.conftest import Serve
 
 
@@ -44,23 +47,6 @@ def test_a_search_by_words_takes_filters_and_pages(client: TestClient, mode: str
     assert [one["id"] for one in second] == whole[1:]
     for query in ('"', "red OR *", "NEAR(a b)", "a\x00b", "🙂", "-", "col: x"):
         assert client.post("/search", json={"query": query, "mode": mode}).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "word"),
-    [
-        ({"query": "x" * 100_001}, 422, "CROSSLET_MAX_TEXT_CHARS"),
-        ({"queries": ["x"] * 513}, 422, "CROSSLET_MAX_TEXTS"),
-        ({"query": ""}, 422, "query"),
-        ({"query": "x", "mode": "sparse"}, 422, "mode"),
-    ],
-)
-def test_a_search_by_words_has_the_limits_of_one_by_vectors(
-    client: TestClient, body: dict[str, Any], status: int, word: str
-) -> None:
-    refused = client.post("/search", json={"mode": "keywords", "top_k": 1} | body)
-    assert refused.status_code == status
-    assert word in error_of(refused)
 
 
 def test_several_queries_give_a_list_each(client: TestClient) -> None:
@@ -131,6 +117,9 @@ def test_the_results_of_all_queries_together_are_limited(serve: Serve) -> None:
         ({"vector": [1.0], "mode": "hybrid"}, ["mode is hybrid", "leave mode out"]),
         ({"like": "a", "rerank": True}, ["rerank", "send a query"]),
         ({"queries": []}, ["queries is empty"]),
+        ({"queries": ["x"] * 513, "mode": "keywords"}, ["CROSSLET_MAX_TEXTS"]),
+        ({"query": "", "mode": "keywords"}, ["query is empty"]),
+        ({"query": "x", "mode": "sparse"}, ["mode"]),
         ({"query": ""}, ["query is empty"]),
         ({"queries": ["a", ""]}, ["queries[1] is empty"]),
         ({"query": "a", "top_k": 0}, ["top_k"]),
@@ -178,3 +167,133 @@ def test_a_query_without_a_visible_character_is_refused(client: TestClient, text
 @pytest.mark.parametrize("text", ["a", " . ", "\u200b\u0e01", "\u0301", "🙂\ufe0f", "ᠠ\u180b", "\u3164x"])
 def test_a_query_with_a_visible_character_is_taken(client: TestClient, text: str) -> None:
     assert client.post("/search", json={"query": text}).status_code == 200
+
+
+SENTENCES = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "hallo", "guten morgen", "good morning"]
+
+
+@pytest.fixture
+def filled(client: TestClient) -> TestClient:
+    put(client, *({"id": str(n), "text": text, "metadata": {"odd": n % 2}} for n, text in enumerate(SENTENCES)))
+    return client
+
+
+def test_vector_of_any_norm_finds_what_its_text_finds(filled: TestClient) -> None:
+    by_text = search(filled, query=SENTENCES[1], mode="dense")
+    (vector,) = filled.post("/embed", json={"inputs": SENTENCES[1]}).json()
+    for scale in (1, 1e-30, 1e300):
+        by_vector = search(filled, vector=(np.asarray(vector, np.float64) * scale).tolist())
+        assert [one["id"] for one in by_vector] == [one["id"] for one in by_text]
+        scores = [one["score"] for one in by_text]
+        assert [one["score"] for one in by_vector] == pytest.approx(scores, abs=1e-6)
+
+
+def test_vector_search_is_dense_though_searches_are_hybrid(serve: Serve) -> None:
+    client = serve(search_mode="keywords")
+    put(client, {"id": "a", "text": "hallo"})
+    (vector,) = client.post("/embed", json={"inputs": "hallo"}).json()
+    answer = client.post("/search", json={"vector": vector, "include": ["ranks"]})
+    assert answer.json()["results"] == [
+        {"id": "a", "score": pytest.approx(1, abs=1e-6), "ranks": {"dense": 1, "keywords": None}}
+    ]
+    assert "x-tokens" not in answer.headers  # nothing was embedded
+
+
+@pytest.mark.parametrize(
+    ("numbers", "status", "words"),
+    [
+        (["1.0"], 422, ["vector has 1 numbers", "`dim`"]),
+        (["0.0"] * DIM, 422, ["only zeros"]),
+        (["1e400"] * DIM, 400, ["body is not valid JSON"]),
+    ],
+)
+def test_a_vector_without_direction_or_of_another_dim_is_refused(
+    filled: TestClient, numbers: list[str], status: int, words: list[str]
+) -> None:
+    content = f'{{"vector": [{", ".join(numbers)}]}}'
+    answer = filled.post("/search", content=content, headers={"content-type": "application/json"})
+    assert_refused(answer, status, "Validation", *words)
+
+
+def test_like_finds_neighbours_by_stored_vectors(filled: TestClient) -> None:
+    vectors = {one["id"]: one["vector"] for one in search(filled, query="x", mode="dense", include=["vector"])}
+    found = search(filled, like="1", include=["ranks"])
+    expected = {id_: float(np.dot(vectors["1"], vector)) for id_, vector in vectors.items() if id_ != "1"}
+    assert [one["id"] for one in found] == sorted(expected, key=lambda id_: (-expected[id_], id_))
+    assert [one["score"] for one in found] == pytest.approx(sorted(expected.values(), reverse=True), abs=1e-6)
+    assert [one["ranks"]["dense"] for one in found] == [1, 2, 3, 4]
+
+
+def test_like_leaves_its_own_document_out_of_pages(filled: TestClient) -> None:
+    whole = [one["id"] for one in search(filled, like="2")]
+    pages = [one["id"] for offset in range(4) for one in search(filled, like="2", top_k=1, offset=offset)]
+    assert pages == whole
+    assert [one["id"] for one in search(filled, like="2", top_k=2)] == whole[:2]
+    assert {one["id"] for one in search(filled, like="2", filter={"odd": 1})} == {"1", "3"}
+    assert {one["id"] for one in search(filled, like="2", filter={"odd": 0})} == {"0", "4"}
+
+
+def test_an_id_that_no_document_has_is_not_found(filled: TestClient) -> None:
+    answer = filled.post("/search", json={"like": "nobody"})
+    assert_refused(answer, 404, "NotFound", "no document has the id that like names")
+
+
+def test_vectors_are_given_where_asked_for(filled: TestClient) -> None:
+    found = {one["id"]: one for one in search(filled, query="hallo", include=["vector", "text"])}
+    embedded = filled.post("/embed", json={"inputs": SENTENCES}).json()
+    for number, vector in enumerate(embedded):
+        assert found[str(number)]["vector"] == vector
+        assert found[str(number)]["text"] == SENTENCES[number]
+    assert "vector" not in search(filled, query="hallo")[0]
+
+
+def test_vectors_count_towards_the_size_of_an_answer(filled: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.search.MAX_ANSWER_BYTES", 500)
+    assert filled.post("/search", json={"query": "hallo", "include": []}).status_code == 200
+    answer = filled.post("/search", json={"query": "hallo", "include": ["vector"]})
+    assert_refused(answer, 422, "Validation", "500", "vector")
+
+
+def test_every_way_to_ask_is_named_where_none_is_used() -> None:
+    with pytest.raises(ValueError, match="query or queries, or vector, or like"):
+        SearchRequest.model_validate({"top_k": 3})
+
+
+@pytest.fixture
+def recommending(tmp_path: Path) -> Path:
+    """The folder of a model that recommends thresholds."""
+    folder = tmp_path / "recommending"
+    build_artifact(folder)
+    write_manifest(folder, evaluation={"served": {"search_min_score": {"de": -1.0, "all": 0.999}}})
+    return folder
+
+
+def search_auto(client: TestClient, **body: Any) -> tuple[list[str], float | None]:
+    answer = client.post("/search", json={"query": TEXTS[0], "mode": "dense", "min_score": "auto", **body}).json()
+    return [result["id"] for result in answer["results"]], answer.get("min_score")
+
+
+def test_auto_is_the_threshold_of_the_language_or_of_all(serve: Serve, recommending: Path) -> None:
+    client = put_texts(serve(model=recommending), TEXTS[:4])
+    for language in (None, "fr", "xx"):
+        assert search_auto(client, language=language) == (["0"], 0.999)
+    for language in ("de", "DE", "de-AT"):
+        ids, threshold = search_auto(client, language=language)
+        assert (len(ids), threshold) == (4, -1.0)
+    assert search_auto(client, min_score=0.5)[1] is None
+    assert search_auto(client, min_score=None) == (search_auto(client, min_score=-1)[0], None)
+    assert search_auto(client, mode="hybrid")[1] == 0.999
+
+
+def test_auto_is_refused_where_nothing_is_recommended(serve: Serve, recommending: Path, client: TestClient) -> None:
+    for body, where, words in (
+        ({"min_score": True}, client, "valid number"),
+        ({"min_score": "0.3"}, client, "valid number"),
+        ({"mode": "keywords"}, serve(model=recommending), "a search by keywords has none: send a number"),
+        ({}, client, "model tiny recommends none (`min_scores` in GET /info)"),
+        ({"language": "de", "min_score": 0.1}, client, "language only chooses"),
+        ({"min_score": "high"}, client, "min_score"),
+        ({"min_score": 2}, client, "min_score"),
+    ):
+        answer = where.post("/search", json={"query": "a", "min_score": "auto", **body})
+        assert_refused(answer, 422, "Validation", words)

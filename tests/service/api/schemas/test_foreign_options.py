@@ -69,6 +69,9 @@ def test_options_of_a_comparisons_parameters_are_refused_too(client: TestClient)
     [
         (EMBED, {"embedding_types": ["float"], "encoding_format": "float", "late_chunking": False, "parameters": {}}),
         (EMBED, {"output_dimension": None, "truncation": True, "drop_params": True, "keep_alive": "5m"}),
+        (EMBED, {"truncate": None, "normalize": None, "dimensions": None, "prompt_name": None}),  # as TEI's clients
+        (EMBED, {"truncation_direction": "Right", "prompt_name": None, "normalize": True, "truncate": True}),
+        (OPENAI, {"model": None, "encoding_format": None, "dimensions": None, "user": None}),
         (OPENAI, {"truncate_prompt_tokens": -1, "truncation_side": "right", "user": "me", "priority": 0}),
         (OPENAI, {"embedding_type": "float", "normalized": True, "dimensions": None}),
         (COMPARE, {"truncate": True, "truncation_direction": "Right", "prompt_name": None, "normalize": False}),

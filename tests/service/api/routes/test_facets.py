@@ -52,19 +52,13 @@ def test_each_value_is_counted_once_a_document(client: TestClient) -> None:
     assert counted(client) == {"count": len(METADATA)}
 
 
-def test_numbers_are_spelled_as_documents_spell_them(client: TestClient) -> None:
-    numbers = [1e300, -1e300, float(2**63), 1e-7, 0.1, 2**63 - 1, -(2**63), 7.0]
-    put_metadata(client, [{"n": number} for number in numbers])
-    spelled = {orjson.dumps(number).decode() for number in numbers[:-1]} | {"7"}
-    assert set(counted(client, facets=["n"])["facets"]["n"]) == spelled
-
-
 @pytest.mark.parametrize(
     ("values", "spelled"),
     [
         ([1, "1", 1.0], ["1"]),
         ([True, "true", False, "False"], ["False", "false", "true"]),
         ([0.5, "0.5", "0.50"], ["0.5", "0.50"]),
+        ([1e300, 1e-7, 7.0], [orjson.dumps(1e300).decode(), "1e-7", "7"]),
         ([-(2**63), -(2.0**63), str(-(2**63))], [str(-(2**63))]),
         ([2**63 - 1, 2.0**63, str(2**63 - 1)], [str(2**63 - 1), "9.223372036854776e+18"]),
         ([2**53 + 1, 2.0**53, 2**53], [str(2**53), str(2**53 + 1)]),
@@ -111,18 +105,6 @@ def spellings(value: Any) -> set[str]:
     return texts | {orjson.dumps(one).decode() for one in whole if isinstance(one, bool | int | float)}
 
 
-def test_only_documents_that_match_the_filter_are_counted(client: TestClient) -> None:
-    put_metadata(client)
-    for filter_ in ({"lang": "de"}, {"not": {"lang": "de"}}, {"year": {"gte": 2020}}, {"or": [{"new": True}]}):
-        answer = counted(client, filter=filter_, facets=["lang", "new"])
-        page = client.get("/documents", params={"filter": str(filter_).replace("'", '"').replace("True", "true")})
-        documents = [one["metadata"] for one in page.json()["documents"]]
-        assert answer["count"] == len(documents)
-        langs = Counter(one["lang"] for one in documents if one.get("lang") in {"de", "en"})
-        assert answer["facets"]["lang"] == dict(langs)
-        assert sum(answer["facets"]["new"].values()) == sum("new" in one for one in documents)
-
-
 def test_facets_count_all_documents_of_the_filter(client: TestClient) -> None:
     put_metadata(client)
     body = {"query": "hallo 0", "top_k": 1, "filter": {"year": {"gte": 2020}}, "facets": ["lang"]}
@@ -130,14 +112,6 @@ def test_facets_count_all_documents_of_the_filter(client: TestClient) -> None:
     assert len(answer["results"]) == 1
     assert answer["facets"] == {"lang": {"de": 2, "en": 1}}
     assert set(answer) == {"results", "facets", "took_ms"}
-
-
-def test_too_many_values_leave_the_most_frequent(serve: Serve) -> None:
-    client = put_metadata(serve(max_facet_values=1, max_facets=2))
-    answer = counted(client, facets=["lang", "source.site"])
-    assert answer["facets"] == {"lang": {"de": 2}, "source.site": {"x": 2}}
-    assert answer["facets_cut"] == ["lang", "source.site"]
-    assert client.get("/info").json()["limits"]["max_facet_values"] == 1
 
 
 @pytest.mark.parametrize(("path", "body"), [("/search", {"query": "a"}), ("/documents/count", {})])

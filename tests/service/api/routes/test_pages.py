@@ -12,7 +12,7 @@ from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-WEB = Path(__file__).resolve().parents[3] / "service" / "web"
+WEB = Path(__file__).resolve().parents[4] / "service" / "web"
 FILES = sorted(path.name for path in WEB.iterdir() if path.name != "index.html")
 LANGUAGES = sorted(path.stem for path in WEB.glob("??.json"))
 REFERENCE = re.compile(r"""(?:src|href)="(page/[^"]+)"|(?:from |import\()"(\./[^"]+)\"""")
