@@ -55,75 +55,50 @@ def alert_queries() -> list[Query]:
     ]
 
 
-def selectors(query: str) -> list[promql_parser.VectorSelector]:
-    """What a query reads."""
-    found: list[promql_parser.VectorSelector] = []
-    expression = promql_parser.parse(query)
-    promql_parser.walk(expression, pre_visit=lambda one: _collect(one, promql_parser.VectorSelector, found))
-    return found
-
-
 def unanswered(query: str, samples: Iterable[Sample]) -> list[str]:
-    """What the query names and the samples lack, a sentence each: a metric, a label, or a label's value."""
+    """Return the query's selectors that no sample has, by name and labels, and its sums by a label that none has."""
     known = list(samples)
-    return [*_unselected(query, known), *_ungrouped(query, known)]
+    missing = [str(one) for one in selectors(query) if not any(_selects(one, sample) for sample in known)]
+    for total in _parts(query, promql_parser.AggregateExpr):
+        names = {selector.name for selector in selectors(total.expr.prettify())}
+        present = {label for name, labels in known if name in names for label in labels}
+        missing += [f"by ({label})" for label in sorted(_labels_kept(total) - present)]
+    return missing
 
 
 def labels_of_result(query: str, samples: Iterable[Sample]) -> set[str]:
     """The labels that the answer carries."""
-    sums = _sums(query)
-    if sums:
-        return {label for one in sums for label in _kept(one)} - {"le"}
+    totals = _parts(query, promql_parser.AggregateExpr)
+    if totals:
+        return set().union(*map(_labels_kept, totals)) - {"le"}
     names = {selector.name for selector in selectors(query)}
     return {label for name, labels in samples if name in names for label in labels}
 
 
-def _unselected(query: str, samples: list[Sample]) -> list[str]:
-    missing = []
-    for selector in selectors(query):
-        labels = [labels for name, labels in samples if name == selector.name]
-        matchers = selector.matchers.matchers
-        unknown = {matcher.name for matcher in matchers if not any(matcher.name in one for one in labels)}
-        if not labels:
-            missing.append(f"no metric {selector.name}")
-        elif unknown:
-            missing.append(f"{selector.name} has no label {', '.join(sorted(unknown))}")
-        elif not any(all(_matches(matcher, one) for matcher in matchers) for one in labels):
-            missing.append(f"no sample is {selector}")
-    return missing
+def selectors(query: str) -> list[promql_parser.VectorSelector]:
+    """What a query reads."""
+    return _parts(query, promql_parser.VectorSelector)
 
 
-def _ungrouped(query: str, samples: list[Sample]) -> list[str]:
-    return [
-        f"{selector.name} has no label {label} to sum by"
-        for one in _sums(query)
-        for selector in selectors(one.expr.prettify())
-        for label in sorted(_kept(one))
-        if not any(name == selector.name and label in labels for name, labels in samples)
-    ]
+def _parts(query: str, kind: type) -> list[Any]:
+    parts: list[promql_parser.Expr] = []
+    promql_parser.walk(promql_parser.parse(query), pre_visit=lambda part: parts.append(part))
+    return [part for part in parts if isinstance(part, kind)]
 
 
-def _sums(query: str) -> list[promql_parser.AggregateExpr]:
-    found: list[promql_parser.AggregateExpr] = []
-    expression = promql_parser.parse(query)
-    promql_parser.walk(expression, pre_visit=lambda one: _collect(one, promql_parser.AggregateExpr, found))
-    return found
+def _labels_kept(total: promql_parser.AggregateExpr) -> set[str]:
+    return set(total.modifier.labels) if total.modifier else set()
 
 
-def _kept(one: promql_parser.AggregateExpr) -> set[str]:
-    return set(one.modifier.labels) if one.modifier else set()
+def _selects(selector: promql_parser.VectorSelector, sample: Sample) -> bool:
+    name, labels = sample
+    matchers = selector.matchers.matchers
+    return name == selector.name and all(one.name in labels and _matches(one, labels[one.name]) for one in matchers)
 
 
-def _collect(one: promql_parser.Expr, kind: type, found: list[Any]) -> None:
-    if isinstance(one, kind):
-        found.append(one)
-
-
-def _matches(matcher: promql_parser.Matcher, labels: dict[str, str]) -> bool:
-    value = labels.get(matcher.name, "")
-    if matcher.op == promql_parser.MatchOp.Equal:
-        return value == matcher.value
-    if matcher.op == promql_parser.MatchOp.NotEqual:
-        return value != matcher.value
-    is_match = re.fullmatch(matcher.value, value) is not None
-    return is_match if matcher.op == promql_parser.MatchOp.Re else not is_match
+def _matches(matcher: promql_parser.Matcher, value: str) -> bool:
+    if matcher.op in (promql_parser.MatchOp.Equal, promql_parser.MatchOp.NotEqual):
+        is_match = value == matcher.value
+    else:
+        is_match = re.fullmatch(matcher.value, value) is not None
+    return is_match == (matcher.op in (promql_parser.MatchOp.Equal, promql_parser.MatchOp.Re))

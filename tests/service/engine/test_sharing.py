@@ -124,13 +124,6 @@ async def test_texts_share_passes_bit_for_bit(
     assert len(encoder.passes) < len(texts) / 2
 
 
-async def test_a_text_that_fails_in_company_fails_alone(encoder: Watched, pool: EncoderPool) -> None:
-    texts = ALIKE[:20]
-    encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
-    found = await asyncio.gather(*(pool.encode([text]) for text in texts), return_exceptions=True)
-    assert [number for number, one in enumerate(found) if isinstance(one, InputError)] == [7]
-
-
 async def test_text_that_fails_in_a_pass_leaves_the_others(encoder: Watched, pool: EncoderPool) -> None:
     texts = ALIKE[:20]
     alone = np.stack([encoder.encode(text).vector for text in texts[:7] + texts[8:]])

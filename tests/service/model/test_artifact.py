@@ -5,72 +5,33 @@ from pathlib import Path
 import pytest
 
 from service.errors import ArtifactError
-from service.model.artifact import (
-    Manifest,
-    ParityPack,
-    describe_files,
-    fingerprint_of,
-    load_manifest,
-    load_parity,
-    sha256_of,
-    verify_files,
-)
+from service.model.artifact import Manifest, fingerprint_of, load_manifest, load_parity, sha256_of, verify_files
+from tests.artifacts import DIM, TEXTS, build_artifact
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-def write_folder(folder: Path) -> Manifest:
-    (folder / "model.onnx").write_bytes(b"\x12\x03gra")  # a message of one field
-    (folder / "tokenizer.json").write_bytes(b"{}")
-    (folder / "README.md").write_text("# card\n")
-    parity = ParityPack(1, 0.99, ("hallo",), ((1, 5, 2),), ((0.6, 0.8),))
-    (folder / "parity.json").write_text(parity.to_json())
-    files = describe_files(folder)
-    manifest = Manifest(
-        schema_version=1,
-        name="tiny",
-        kind="bi-encoder",
-        dim=2,
-        max_length=8,
-        languages=("de", "en"),
-        precision="fp32",
-        parameters=12,
-        fingerprint=fingerprint_of(
-            model_sha256=files["model.onnx"].sha256, tokenizer_sha256=files["tokenizer.json"].sha256
-        ),
-        files=files,
-        training={"git_commit": "abc"},
-        evaluation={"sts": {"de": 55.0}},
-        data_licences=(),
-        created_by="crosslet 0.1.0",
-        created_at="2026-01-01T00:00:00Z",
-    )
-    (folder / "manifest.json").write_text(manifest.to_json())
-    return manifest
-
-
 def edit_manifest(folder: Path, **changes: object) -> None:
-    fields = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(fields | changes))
+    fields = json.loads((folder / "manifest.json").read_text(encoding="utf-8")) | changes
+    given = {name: value for name, value in fields.items() if value is not None}
+    (folder / "manifest.json").write_text(json.dumps(given), encoding="utf-8")
 
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Manifest:
-    """The manifest of a folder that is written into tmp_path."""
-    return write_folder(tmp_path)
+    """The manifest of an artifact that is written into tmp_path."""
+    return build_artifact(tmp_path)
 
 
 def test_a_written_folder_reads_back_the_same_and_verifies(tmp_path: Path, manifest: Manifest) -> None:
     assert load_manifest(tmp_path) == manifest
     verify_files(tmp_path, manifest)
-    assert load_parity(tmp_path, manifest).texts == ("hallo",)
+    assert load_parity(tmp_path, manifest).texts == TEXTS
 
 
+@pytest.mark.usefixtures("manifest")
 def test_a_manifest_without_a_kind_is_of_a_bi_encoder(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    fields = json.loads((tmp_path / "manifest.json").read_text())
-    del fields["kind"]
-    (tmp_path / "manifest.json").write_text(json.dumps(fields))
+    edit_manifest(tmp_path, kind=None)
     assert load_manifest(tmp_path).kind == "bi-encoder"
 
 
@@ -101,7 +62,7 @@ def test_one_changed_byte_is_refused_by_name(tmp_path: Path, manifest: Manifest,
 
 def test_a_cut_or_missing_file_is_refused(tmp_path: Path, manifest: Manifest) -> None:
     (tmp_path / "model.onnx").write_bytes(b"gra")
-    with pytest.raises(ArtifactError, match=r"model\.onnx has 3 bytes; the manifest says 5"):
+    with pytest.raises(ArtifactError, match=r"model\.onnx has 3 bytes; the manifest says \d+"):
         verify_files(tmp_path, manifest)
     (tmp_path / "model.onnx").unlink()
     with pytest.raises(ArtifactError, match=r"model\.onnx is missing"):
@@ -117,12 +78,16 @@ def test_a_cut_or_missing_file_is_refused(tmp_path: Path, manifest: Manifest) ->
         ({"fingerprint": "00"}, "fingerprint"),
         ({"dim": 0}, "dim: Input should be greater than 0"),
         ({"files": {}}, "does not list"),
+        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', but its prompts are none"),
+        ({"prompts": {"a": "b"}, "default_prompt_name": "sts"}, "default_prompt_name 'sts', but its prompts are a"),
+        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they must be equal"),
+        ({"prompts": {"query": "edited "}}, "has fingerprint"),  # stored vectors would be of other prompts
     ],
 )
+@pytest.mark.usefixtures("manifest")
 def test_a_manifest_that_breaks_the_contract_is_refused(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    write_folder(tmp_path)
     edit_manifest(tmp_path, **changes)
     with pytest.raises(ArtifactError, match=message):
         load_manifest(tmp_path)
@@ -141,16 +106,14 @@ def test_a_missing_folder_names_the_setting(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_json_is_refused(tmp_path: Path) -> None:
-    write_folder(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(ArtifactError, match=r"manifest\.json"):
         load_manifest(tmp_path)
 
 
-def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path) -> None:
-    manifest = dataclasses.replace(write_folder(tmp_path), dim=3)
-    with pytest.raises(ArtifactError, match="a vector of 2 floats; the manifest says 3"):
-        load_parity(tmp_path, manifest)
+def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path, manifest: Manifest) -> None:
+    with pytest.raises(ArtifactError, match=f"a vector of {DIM} floats; the manifest says 3"):
+        load_parity(tmp_path, dataclasses.replace(manifest, dim=3))
 
 
 @pytest.mark.parametrize(
@@ -164,16 +127,14 @@ def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_recommended_thresholds_are_those_of_the_search_set(
-    tmp_path: Path, evaluation: dict[str, object], expected: dict[str, float]
+    manifest: Manifest, evaluation: dict[str, object], expected: dict[str, float]
 ) -> None:
-    write_folder(tmp_path)
-    edit_manifest(tmp_path, evaluation=evaluation)
-    assert load_manifest(tmp_path).min_scores == expected
+    assert dataclasses.replace(manifest, evaluation=evaluation).min_scores == expected
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.onnx", "tokenizer.json", "parity.json"])
+@pytest.mark.usefixtures("manifest")
 def test_a_pointer_of_git_lfs_is_named(tmp_path: Path, name: str) -> None:
-    write_folder(tmp_path)
     (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n")
     with pytest.raises(ArtifactError, match=f"{name} is a Git LFS pointer, not the file itself: run `git lfs pull`"):
         verify_files(tmp_path, load_manifest(tmp_path))

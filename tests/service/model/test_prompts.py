@@ -80,36 +80,6 @@ def test_the_parity_pack_is_checked_behind_the_default_prompt(tmp_path: Path) ->
         load_encoder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', but its prompts are none"),
-        (
-            {"prompts": {"query": "q"}, "default_prompt_name": "sts"},
-            "default_prompt_name 'sts', but its prompts are query",
-        ),
-        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they must be equal"),
-    ],
-)
-def test_a_manifest_that_contradicts_itself_is_refused(
-    tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
-    build_artifact(tmp_path)
-    write_manifest(tmp_path, **changes)  # type: ignore[arg-type]
-    with pytest.raises(ArtifactError, match=message):
-        load_encoder(tmp_path)
-
-
-def test_prompts_that_were_edited_are_refused(tmp_path: Path) -> None:
-    """The stored vectors would be of other prompts."""
-    build_artifact(tmp_path, prompts=PROMPTS)
-    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    manifest["prompts"]["query"] = "other "
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="has fingerprint"):
-        load_encoder(tmp_path)
-
-
 # --- HTTP
 
 

@@ -1,14 +1,12 @@
 """Starts and requests under a limit on address space (ulimit -v)."""
 
 import resource
+import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.cli import main as cli
@@ -17,8 +15,7 @@ from service.errors import StorageFull
 from service.process.address_space import check_documents
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
-from tests.ports import reserved_port
-from tests.service.process.test_process import ROOT, documents, environment
+from tests.service.process.test_process import Service, documents, run, running
 
 MIB = 2**20
 COMMAND = "import sys; from service.cli.main import main; sys.exit(main())"
@@ -43,8 +40,7 @@ try:
 except StartError as exc:
     print(exc)
 """
-    command = [*limited(4 * 1024 * MIB), sys.executable, "-c", script]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return run("-c", script, prefix=limited(4 * 1024 * MIB))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +71,7 @@ def test_a_start_that_fits_goes_on() -> None:
 
 def test_nothing_is_tried_where_nothing_is_limited() -> None:
     script = "from service.process.address_space import check_start; check_start(lambda: 1 / 0, room_bytes=1)"
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=60)
+    assert run("-c", script).returncode == 0
 
 
 def test_documents_leave_the_room_of_requests() -> None:
@@ -105,59 +101,23 @@ def test_a_command_that_runs_out_of_memory_is_one_sentence(
 @pytest.mark.parametrize("arguments", [["embed", "hallo"], ["search", "hallo"], ["dedup", "{file}"]])
 def test_a_command_with_too_little_is_one_sentence(arguments: list[str], tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hallo\n")
-    done = subprocess.run(
-        [
-            *limited(300 * MIB),
-            sys.executable,
-            "-c",
-            COMMAND,
-            *(argument.format(file=tmp_path / "a.txt") for argument in arguments),
-        ],
-        cwd=ROOT,
-        env=environment(model=tiny_model, data=tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    given = (argument.format(file=tmp_path / "a.txt") for argument in arguments)
+    done = run("-c", COMMAND, *given, prefix=limited(300 * MIB), model=tiny_model, data=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("crosslet: the process may map 314572800 bytes of memory (ulimit -v), too few")
 
 
 @contextmanager
-def starting(model: Path, data: Path, size_bytes: int) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """A service that may map so much; it is ready, or has ended."""
-    with reserved_port() as port, (data.parent / "service.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*limited(size_bytes), sys.executable, "-m", "service"],
-            cwd=ROOT,
-            env=environment(model=model, data=data, port=port, workers=2),
-            stderr=log,
-        )
+def starting(model: Path, data: Path, size_bytes: int) -> Iterator[Service | None]:
+    """A service that may map so much; None: its start was refused."""
+    with ExitStack() as stack:
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
-                while process.poll() is None and not _is_ready(client):
-                    time.sleep(0.05)
-                yield process, client
-        finally:
-            process.kill()
-            process.wait(60)
-
-
-def _is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/ready").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def test_a_start_that_could_not_take_a_document_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    """FAISS alone maps 300 MB as it is loaded, with the first document."""
-    with starting(tiny_model, tmp_path / "data", 500 * MIB) as (process, _):
-        assert process.returncode == 2
-    said = (tmp_path / "service.log").read_text()
-    assert "crosslet: the process may map 524288000 bytes of memory (ulimit -v), too few" in said
-    assert "Traceback" not in said
+            service = stack.enter_context(running(model, data, prefix=limited(size_bytes)))
+        except AssertionError as exc:
+            if "ended with 2" not in str(exc):
+                raise
+            service = None
+        yield service
 
 
 @pytest.mark.slow
@@ -166,18 +126,17 @@ def test_any_limit_is_a_refused_start_or_a_service_that_stays(tiny_model: Path, 
     """Python itself cannot start below some 40 MiB."""
     outcomes = set()
     for size_mib in (*range(60, 1000, 60), *range(1000, 1200, 20), 1500, 4000):
-        with starting(tiny_model, tmp_path / f"{size_mib}", size_mib * MIB) as (process, client):
-            if process.poll() is not None:
-                said = (tmp_path / "service.log").read_text()
-                assert (process.returncode, said.count("(ulimit -v), too few")) == (2, 1), f"{size_mib} MiB: {said}"
+        with starting(tiny_model, tmp_path / f"{size_mib}", size_mib * MIB) as service:
+            if service is None:
                 outcomes.add("refused")
+                assert (tmp_path / "service.log").read_text().splitlines()[-1].count("(ulimit -v), too few") == 1
                 continue
+            client = service.client
             puts = [client.put("/documents", json={"documents": documents()}).status_code for _ in range(3)]
             assert set(puts) <= {200, 503, 507}, f"{size_mib} MiB"
             assert client.post("/search", json={"query": "hallo"}).status_code == 200
             assert client.post("/embed", json={"inputs": ["wort " * 19_000] * 20}).status_code == 200
-            process.terminate()
-            assert process.wait(60) == 0, f"{size_mib} MiB"
+            assert service.stop(signal.SIGTERM) == 0, f"{size_mib} MiB"
             outcomes.add("served")
     assert outcomes == {"refused", "served"}
 
@@ -189,10 +148,10 @@ def test_documents_beyond_ulimit_are_507(tmp_path: Path) -> None:
     low, high = 500, 4000
     while high - low > 20:
         middle = (low + high) // 2
-        with starting(BUNDLED_MODEL, tmp_path / f"{middle}", middle * MIB) as (process, _):
-            low, high = (low, middle) if process.poll() is None else (middle, high)
-    with starting(BUNDLED_MODEL, tmp_path / "data", (high + 20) * MIB) as (process, client):
-        stored, refused = 0, ""
+        with starting(BUNDLED_MODEL, tmp_path / f"{middle}", middle * MIB) as service:
+            low, high = (middle, high) if service is None else (low, middle)
+    with running(BUNDLED_MODEL, tmp_path / "data", prefix=limited((high + 20) * MIB)) as service:
+        client, stored, refused = service.client, 0, ""
         while not refused and stored < 512 * 400:
             batch = [{"id": f"{stored + number}", "text": f"{TEXTS[number % 8]} {number}"} for number in range(512)]
             answer = client.put("/documents", json={"documents": batch})
@@ -202,5 +161,4 @@ def test_documents_beyond_ulimit_are_507(tmp_path: Path) -> None:
         assert "(ulimit -v); nothing was changed" in refused
         assert client.post("/search", json={"query": "hallo"}).status_code == 200
         assert client.get("/documents").json()["total"] == stored
-        process.terminate()
-        assert process.wait(60) == 0
+        assert service.stop(signal.SIGTERM) == 0

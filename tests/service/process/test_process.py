@@ -261,8 +261,12 @@ def test_headers_without_an_end_are_refused(tiny_model: Path, tmp_path: Path) ->
             {"prefix": ["sh", "-c", 'ulimit -n 40 && exec "$@"', "sh"]},
             r"the process may open 40 files; the service needs \d+ \(ulimit -n\)",
         ),
+        (  # enough for the tiny model; FAISS alone maps 300 MB as it is loaded, with the first document
+            {"prefix": ["sh", "-c", 'ulimit -v 512000 && exec "$@"', "sh"]},
+            r"the process may map 524288000 bytes of memory \(ulimit -v\), too few",
+        ),
     ],
-    ids=["model", "password", "port", "host", "memory", "files"],
+    ids=["model", "password", "port", "host", "memory", "files", "address space"],
 )
 def test_start_that_cannot_be_is_a_sentence_and_exit_code_2(
     tiny_model: Path, tmp_path: Path, settings: dict[str, Any], sentence: str
