@@ -109,8 +109,8 @@ def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> st
     from service.offline.store_file import open_store_file
 
     if settings.index == EMBEDDED:
-        with open_store_file(settings.documents_path) as whole:
-            file = whole.named(options.collection)
+        with open_store_file(settings.documents_path) as store:
+            file = store.named(options.collection)
             if not file.count():
                 which = "" if options.collection == DEFAULT_NAME else f"collection {options.collection} of "
                 empty = f"{which}document store {settings.documents_path} is empty"

@@ -31,7 +31,7 @@ class StoreSummary:
     fingerprint: str
 
     @classmethod
-    def of(cls, path: Path) -> "StoreSummary":
+    def read(cls, path: Path) -> "StoreSummary":
         """Read the summary of a store."""
         with open_store_file(path) as file:
             return cls(file.total(), file.revision, path.stat().st_size, file.fingerprint)
@@ -53,7 +53,7 @@ def write_backup(
         try:
             back_up(store, partial, advance=advance)
             flush(partial)
-            summary = StoreSummary.of(partial)
+            summary = StoreSummary.read(partial)
             partial.replace(file)
             flush(file.parent)
         finally:
@@ -115,7 +115,7 @@ def restore(
             _remove_log(store)
             copy.replace(store)
             flush(store.parent)
-            summary = StoreSummary.of(store)
+            summary = StoreSummary.read(store)
             acknowledged.record(summary.revision)
         return summary
     except (OSError, sqlite3.Error) as exc:

@@ -2,13 +2,11 @@
 
 Both look at margins: a cosine over the mean cosine with other lines (Artetxe & Schwenk 2019, arXiv:1811.01136,
 "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings"). A cosine alone joins sentences about one
-subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before translations. Lines with equal vectors
-count once: copies would take the places of a line's other neighbours.
+subject before translations. Lines with equal vectors count once: copies would take the places of other neighbours.
 
-Of lines that say the same, a group is a line and the later lines near it; a line near several groups joins the
-earliest. Every line is near the group's first line, or equal to one that is: chaining from line to line would join
-unlike sentences. Their margin compares with the farther half of the nearest lines: the nearer half may say the same in
-other languages or words.
+A group is a line and the later lines near it; a line near several groups joins the earliest. Groups are not chained
+from line to line: that would join unlike sentences. Their margin compares with the farther half of the nearest lines:
+the nearer half may say the same in other languages or words.
 
 Vectors are stored as float16 and multiplied as float32: a cosine changes by about 1e-4. Before a comparison with a
 threshold they are renormalised, so that equal vectors have a cosine of 1.
@@ -96,9 +94,9 @@ def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, se
     left_UD, _, left_place_N = _without_copies(embed_lines(left, engine, dim=dim, max_text_chars=limit))
     right_VD, _, right_place_M = _without_copies(embed_lines(right, engine, dim=dim, max_text_chars=limit))
     with progress("neighbours", total=len(left_UD) + len(right_VD), unit="lines") as bar:
-        of_left = nearest(left_UD, right_VD, k, threads=threads, advance=bar.update)
-        of_right = nearest(right_VD, left_UD, k, threads=threads, advance=bar.update)
-    return mine(ratio_margins(of_left, of_right), left_place_N, right_place_M)
+        left_near = nearest(left_UD, right_VD, k, threads=threads, advance=bar.update)
+        right_near = nearest(right_VD, left_UD, k, threads=threads, advance=bar.update)
+    return mine(ratio_margins(left_near, right_near), left_place_N, right_place_M)
 
 
 def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, dim: int, settings: Settings) -> Firsts:

@@ -135,7 +135,7 @@ class Reembedding:
                 store.catalog.drop(row.number)
         report, before = Report(), 0
         for row in collections:
-            file = old.of(row)
+            file = old.view(row)
             number = store.catalog.number_of(row.name)
             if number is None:
                 number = store.catalog.create(row.name, most=sys.maxsize, chunks=file.chunks)

@@ -59,14 +59,14 @@ def _faults(file: StoreFile, advance: Advance) -> Iterator[Fault]:
     for sentence in misplaced or _orphans_faults(file.connection):
         yield sentence, sentence
     for row in file.collections() if not misplaced else ():  # else no row can be looked at
-        yield from _collection_faults(file.of(row), row.documents, advance)
+        yield from _collection_faults(file.view(row), row.documents, advance)
 
 
-def _collection_faults(file: StoreFile, said: int, advance: Advance) -> Iterator[Fault]:
-    """Check one collection. said: the number of its documents by the table of collections."""
+def _collection_faults(file: StoreFile, listed_documents: int, advance: Advance) -> Iterator[Fault]:
+    """Check one collection. listed_documents: the number of them by the table of collections."""
     count, prefix = file.count(), where(file.name)
-    if said != count:
-        yield "count", f"{prefix}there are {count} documents, the table of collections says {said}"
+    if listed_documents != count:
+        yield "count", f"{prefix}there are {count} documents, the table of collections says {listed_documents}"
     are_texts_sound = True
     for row in file.rows():
         are_texts_sound = are_texts_sound and row.is_text_sound
@@ -218,7 +218,7 @@ class Repair:
         store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
         with closing(store), open_store_file(path) as file:
             for row in file.collections():
-                self._run_collection(file.of(row), store.of(row.number))
+                self._run_collection(file.view(row), store.of(row.number))
         return self
 
     def _run_collection(self, file: StoreFile, store: DocumentStore) -> None:

@@ -42,7 +42,7 @@ ABOVE = 0.001  # share of unrelated documents that should score above a threshol
 ABOVE_PAIR = 0.01  # the same for a pair of languages, which has fewer scores
 LEAST_SCORES = 300  # of a language or a pair; with fewer, it has no figures
 HUB_SHARE, HUB_TIMES = 0.05, 5  # a hub is near to 5 % of the queries, and to 5 times as many as chance gives
-SHOWN = 10
+LISTED = 10
 NORMAL = NormalDist()
 
 
@@ -144,18 +144,18 @@ def measure(
     Raises: StartError: fewer than two documents have a text to ask with.  Damaged.  InferenceFailed.
     """
     sample = draw(snapshot, most=most, field=field)
-    asked, query_QD = _queries(sample, engine)
-    own_rows_Q = sample.rows_S[asked]
+    query_places, query_QD = _queries(sample, engine)
+    own_rows_Q = sample.rows_S[query_places]
     near = exact_nearest(snapshot, query_QD, NEAREST + 1, advance=advance)
     others = near.without(own_rows_Q)
     scores_QS = np.hstack([scores for _, scores in scores_of(snapshot, sample.rows_S.tolist(), query_QD)])
-    own_Q = scores_QS[np.arange(len(asked)), asked]
-    scores_QS[np.arange(len(asked)), asked] = np.nan
+    own_Q = scores_QS[np.arange(len(query_places)), query_places]
+    scores_QS[np.arange(len(query_places)), query_places] = np.nan
     rows = np.unique(others.rows_QK[others.rows_QK >= 0]).tolist()
-    of_query = [sample.languages[place] for place in asked.tolist()]
+    of_query = [sample.languages[place] for place in query_places.tolist()]
     by_language = thresholds(own_Q, scores_QS, of_query)
     compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(snapshot, rows, field=field))
-    often = hubs(others, snapshot.count(), snapshot.ids_of(rows))
+    nearest_often = hubs(others, snapshot.count(), snapshot.ids_of(rows))
     lengths_S, max_length = _lengths(sample, encoder), encoder.manifest.max_length
     summary = Summary(
         fingerprint=fingerprint,
@@ -168,7 +168,7 @@ def measure(
         min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
         language_bias=round(compared.bias, 3),
         cut=round(float((lengths_S > max_length).mean()), 4),
-        hubs=sum(hub.is_hub for hub in often),
+        hubs=sum(hub.is_hub for hub in nearest_often),
     )
     return Report(
         model=encoder.manifest.name,
@@ -180,7 +180,7 @@ def measure(
         random=scores_QS[np.isfinite(scores_QS)],
         thresholds=by_language,
         pairs=compared,
-        hubs=often,
+        hubs=nearest_often,
         lengths_S=lengths_S,
         longest=[
             (sample.ids[place], int(lengths_S[place])) for place in np.argsort(-lengths_S, kind="stable")[:NEAREST]
@@ -194,8 +194,8 @@ def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.
     texts = {place: start for place, text in enumerate(sample.texts) if (start := opening(text))}
     if len(texts) < 2:
         raise StartError("a report needs two documents of 8 characters or more; load them with `crosslet index build`")
-    asked = list(texts.values())
-    embedded = list(engine(asked[start : start + BATCH] for start in range(0, len(asked), BATCH)))
+    queries = list(texts.values())
+    embedded = list(engine(queries[start : start + BATCH] for start in range(0, len(queries), BATCH)))
     for batch in embedded:
         for error in batch.failed.values():
             raise InferenceFailed(f"the beginning of a document cannot be embedded: {error}")
@@ -284,11 +284,11 @@ def hubs(near: Nearest, documents: int, ids: Mapping[int, str]) -> list[Hub]:
     queries, k = near.rows_QK.shape
     times = Counter(near.rows_QK[near.rows_QK >= 0].tolist())
     by_chance = min(k, documents) / documents
-    shown: list[Hub] = []
+    listed: list[Hub] = []
     for row, count in sorted(times.items(), key=lambda item: (-item[1], item[0])):
         share = count / queries
         is_hub = share >= HUB_SHARE and share >= HUB_TIMES * by_chance
-        if len(shown) >= SHOWN and not is_hub:
+        if len(listed) >= LISTED and not is_hub:
             break
-        shown.append(Hub(ids[row], share, is_hub))
-    return shown
+        listed.append(Hub(ids[row], share, is_hub))
+    return listed

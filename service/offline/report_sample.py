@@ -65,8 +65,8 @@ def opening(text: str) -> str:
     if len(text) < LEAST_CHARS:
         return ""
     cut = text[: min(OPENING_CHARS, len(text) // 2)]
-    whole, _, _ = cut.rpartition(" ")
-    return whole if len(whole) > len(cut) // 2 else cut
+    words, _, _ = cut.rpartition(" ")
+    return words if len(words) > len(cut) // 2 else cut
 
 
 def language_of(metadata: Mapping[str, object], text: str, *, field: str) -> str:

@@ -35,12 +35,12 @@ def score_all(query: str, passages: Iterable[str], settings: Settings, *, window
         scores_N, _ = scoring.scores([best(scorer, passage) for scorer in scoring.scorers])
         return float(scores_N[0])
 
-    found: list[float] = []
+    scores: list[float] = []
     waiting = iter(passages)
     with ThreadPoolExecutor(settings.workers or usable_cpus()) as threads:
-        while some := list(islice(waiting, PASSAGES_AT_ONCE)):
-            found += threads.map(score, some)
-    return found
+        while batch := list(islice(waiting, PASSAGES_AT_ONCE)):
+            scores += threads.map(score, batch)
+    return scores
 
 
 def _models(settings: Settings) -> tuple[Scoring, Callable[..., Encoded]]:

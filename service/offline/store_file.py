@@ -94,18 +94,18 @@ class StoreFile:
         """Return every collection, by age: the default one first."""
         return listed(self.connection)
 
-    def of(self, row: CollectionRow) -> "StoreFile":
+    def view(self, row: CollectionRow) -> "StoreFile":
         """Return a view of another collection."""
-        other = copy(self)
-        other.number, other.name = row.number, row.name
-        return other
+        view = copy(self)
+        view.number, view.name = row.number, row.name
+        return view
 
     def named(self, name: str) -> "StoreFile":
         """Return a view of the collection of a name. Raises: StartError: there is none."""
         rows = {row.name: row for row in self.collections()}
         if name not in rows:
             raise unknown(name, rows, self.path)
-        return self.of(rows[name])
+        return self.view(rows[name])
 
     def count(self, *, truncated: bool = False) -> int:
         """Return the number of documents. truncated: of those whose text was cut, as far as that is known."""
@@ -167,14 +167,14 @@ class StoreFile:
         which = self._selected(truncated)
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
         query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {which} ORDER BY row"  # noqa: S608
-        for row, id_, text, metadata, revision, of_text in self.connection.execute(query):
+        for row, id_, text, metadata, revision, text_checksum in self.connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
                 text=text,
                 metadata=metadata,
                 revision=revision,
                 row=row,
-                is_text_sound=of_text == checksum(id_, text, metadata) and _are_utf8(id_, text),
+                is_text_sound=text_checksum == checksum(id_, text, metadata) and _are_utf8(id_, text),
                 passages=self._passages_of(row) if with_passages else (),
             )
 
@@ -182,7 +182,7 @@ class StoreFile:
         query = "SELECT start, stop, vector, vector_checksum FROM passages WHERE row = ? ORDER BY passage"
         rows = self.connection.execute(query, (row,)).fetchall()
         return tuple(
-            StoredPassage(start, stop, vector, of_vector == checksum(vector)) for start, stop, vector, of_vector in rows
+            StoredPassage(start, stop, vector, expected == checksum(vector)) for start, stop, vector, expected in rows
         )
 
     @property
