@@ -52,16 +52,18 @@ def test_a_small_body_keeps_frequent_pieces_and_given_layers(bert: Base) -> None
 
 
 def test_a_bottleneck_of_the_base_is_kept(bert: Base) -> None:
-    whole, tokenizer = bert
     narrow = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000, bottleneck_size=8)
-    first, tokenizer = small_body(whole, tokenizer, narrow, TEXTS)
-    again, pruned = small_body(first, tokenizer, BodyConfig(layers=EVERY_LAYER, vocab_size=len(tokenizer) - 4), TEXTS)
+    first, tokenizer = small_body(*bert, narrow, TEXTS)
+    smaller = BodyConfig(layers=EVERY_LAYER, vocab_size=len(tokenizer) - 4)
+    again, pruned = small_body(first, tokenizer, smaller, TEXTS)
     again.head.load_state_dict(first.head.state_dict())
     assert again.encoder.get_input_embeddings().table.weight.shape == (len(pruned), 8)
-    frequent = TEXTS[0].split()[0]
-    pairs = [frequent], [frequent]
-    expected = CrossEncoderScorer(first, tokenizer, max_length=32).scores(*pairs)
-    np.testing.assert_allclose(CrossEncoderScorer(again, pruned, max_length=32).scores(*pairs), expected, atol=1e-5)
+    frequent = [TEXTS[0].split()[0]]
+    expected, actual = (
+        CrossEncoderScorer(model, cut, max_length=32).scores(frequent, frequent)
+        for model, cut in ((first, tokenizer), (again, pruned))
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     with pytest.raises(ConfigError, match=r"body\.bottleneck_size is 4; the base has a bottleneck of 8"):
         small_body(first, tokenizer, BodyConfig(layers=[0], vocab_size=300, bottleneck_size=4), TEXTS)
 

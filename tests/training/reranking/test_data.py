@@ -20,6 +20,10 @@ MEASURED = MeasuredText(
 )
 
 
+def run_data(base: Path, data: Path, **changes: object) -> RerankData:
+    return RerankData(RerankConfig.model_validate(settings(base, **changes)), data)
+
+
 def test_measured_passages_and_questions_are_dropped() -> None:
     passages = ({"en": f"Another window begins. {SENTENCE}"}, {"en": "free"}, {"de": "frei", "en": "free too"})
     questions = (
@@ -38,10 +42,9 @@ def test_a_sentence_with_a_measured_side_is_measured() -> None:
 
 
 def test_a_limited_source_gives_questions_from_all_over_it(base: Path, data: Path, tmp_path: Path) -> None:
-    values = settings(base, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
-    config = RerankConfig.model_validate(values)
-    found = RerankData(config, data).read(config.train[0])
-    whole = RerankData(config, data).read(config.train[0].model_copy(update={"questions": None})).questions
+    run = run_data(base, data, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
+    (source,) = run.config.train
+    found, whole = run.read(source), run.read(source.model_copy(update={"questions": None})).questions
     assert [question.texts for question in found.questions] == [whole[row].texts for row in (0, 4, 8)]
 
 
@@ -52,9 +55,8 @@ def test_a_parallel_source_has_only_what_is_in_all_languages(base: Path, tmp_pat
         {"id": "2", "query": "who", "qlang": "en", "positive": "I", "plang": "en"},
     ]
     (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    values = settings(base, train=[{"path": "qa.jsonl", "parallel": True}])
-    config = RerankConfig.model_validate(values)
-    found = RerankData(config, tmp_path).read(config.train[0])
+    run = run_data(base, tmp_path, train=[{"path": "qa.jsonl", "parallel": True}])
+    found = run.read(run.config.train[0])
     assert [dict(question.texts) for question in found.questions] == [{"en": "why", "xx": "whyo"}]
     assert [dict(passage) for passage in found.passages] == [{"en": "so", "xx": "soo"}]
 
@@ -63,8 +65,7 @@ def test_measured_text_is_not_trained_on(base: Path, data: Path, tmp_path: Path)
     leaky = {"sets": [{"path": "eval/xset", "format": "tsv"}], "unseen": [{"path": "qa/unseen.jsonl"}]}
     first = (data / "qa/train.jsonl").read_text().splitlines(keepends=True)[:8]  # two questions
     (data / "qa/unseen.jsonl").write_text("".join(first))
-    config = RerankConfig.model_validate(settings(base, measure=leaky))
-    found = RerankData(config, data)
+    found = run_data(base, data, measure=leaky)
     trained = {pair.query for stage in found.xpr_stages() for pair in stage}
     assert "where is the cat today" not in trained
     assert trained
@@ -72,7 +73,7 @@ def test_measured_text_is_not_trained_on(base: Path, data: Path, tmp_path: Path)
 
 
 def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
-    found = RerankData(RerankConfig.model_validate(settings(base)), data)
+    found = run_data(base, data)
     assert len(found.validation) == 3
     assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
 
@@ -83,10 +84,8 @@ def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Pa
     asked = [f"{one} {other}" for one, other in combinations(["where", "is", "the", "today", *THINGS[:9]], 2)]
     (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
     switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
-    plain, switched = (
-        RerankData(RerankConfig.model_validate(settings(base, strategy="merged", **more)), data)
-        for more in ({}, {"code_switch": switch})
-    )
+    plain = run_data(base, data, strategy="merged")
+    switched = run_data(base, data, strategy="merged", code_switch=switch)
     other = {"en": "xx", "xx": "en"}
     before, after = plain.xpr_stages()[0], switched.xpr_stages()[0]
     assert [pair.passage for pair in after] == [pair.passage for pair in before]
@@ -98,6 +97,5 @@ def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Pa
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path)}
-    config = RerankConfig.model_validate(settings(base, measure=measure))
     with pytest.raises(EvaluationError, match=r"is an artifact, .* run training/run\.sh"):
-        RerankData(config, tmp_path)
+        run_data(base, tmp_path, measure=measure)

@@ -64,17 +64,13 @@ def test_mixed_gives_half_of_the_english_queries_the_translation(questions: int,
 def test_mixing_changes_languages_and_neither_meaning_nor_label(
     questions: int, languages: list[str], seed: int
 ) -> None:
-    for pair in mixed(aligned(questions, 2, languages), languages, seed=seed):
+    pairs = mixed(aligned(questions, 2, languages), languages, seed=seed)
+    assert pairs == mixed(aligned(questions, 2, languages), languages, seed=seed)
+    for pair in pairs:
         question, passage = pair.query.split("q")[1], pair.passage.split("p")[-1]
         assert (pair.query[:2], pair.passage[:2]) == pair.languages
         assert passage.split(".")[0] == question
         assert pair.label == float(passage.endswith(".0"))
-
-
-@given(st.integers(1, 20), LANGUAGES, st.integers(0, 99))
-def test_the_same_seed_gives_the_same_pairs(questions: int, languages: list[str], seed: int) -> None:
-    pairs = aligned(questions, 2, languages)
-    assert mixed(pairs, languages, seed=seed) == mixed(pairs, languages, seed=seed)
 
 
 def test_pairs_in_one_language_pass_through_every_strategy() -> None:
@@ -109,11 +105,7 @@ def test_a_quarter_is_in_each_language_and_half_is_mixed(count: int, seed: int) 
     slots = Counter(language_slots(4 * count, ["en", "zh"], [("en", "zh"), ("zh", "en")], seed=seed))
     assert slots["en", "en"] == slots["zh", "zh"] == count
     assert slots["en", "zh"] + slots["zh", "en"] == 2 * count
-
-
-def test_the_coin_translates_either_side() -> None:
-    slots = Counter(language_slots(4_000, ["en", "zh"], [("en", "zh"), ("zh", "en")], seed=0))
-    assert abs(slots["en", "zh"] - 1_000) < 100  # 4.5 standard deviations of a fair coin
+    assert abs(slots["en", "zh"] - count) <= 5 * (count / 2) ** 0.5  # standard deviations of a fair coin
 
 
 @given(st.integers(2, 200), st.integers(0, 99), st.sampled_from(["paraphrases", "none"]))
