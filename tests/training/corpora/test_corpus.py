@@ -90,12 +90,6 @@ def test_a_run_without_its_evaluation_sets_is_refused(tmp_path: Path) -> None:
         (tmp_path / "eval").mkdir(exist_ok=True)
 
 
-def test_a_source_without_a_file_is_refused_by_name(tmp_path: Path) -> None:
-    config = CorpusConfig(sources={**CONFIG.sources, "novels": SourceConfig()})
-    with pytest.raises(CorpusError, match="source 'novels' has no"):
-        build_corpus(config, ["de"], data_folder(tmp_path / "data"), tmp_path, seed=1)
-
-
 @pytest.mark.parametrize("lines", [None, [], ["Thanks\tMerci"]])
 def test_a_missing_or_empty_corpus_is_refused_by_language(tmp_path: Path, lines: list[str] | None) -> None:
     data = data_folder(tmp_path / "data")
@@ -105,24 +99,27 @@ def test_a_missing_or_empty_corpus_is_refused_by_language(tmp_path: Path, lines:
         build_corpus(CONFIG, ["de", "fr"], data, tmp_path, seed=1)
     with pytest.raises(CorpusError, match="holds no corpus"):  # what was written does not look finished
         Corpus.load(tmp_path)
-
-
-def test_the_cap_is_per_source_and_language(tmp_path: Path) -> None:
-    config = CorpusConfig(sources=CONFIG.sources, max_pairs=1)
-    corpus = build(config, ["de"], data_folder(tmp_path / "data"), tmp_path / "out")
-    assert Counter(source for _, source, *_ in pairs_of(corpus)) == {"news": 1, "talks": 1}
+    config = CorpusConfig(sources={**CONFIG.sources, "novels": SourceConfig()})
+    with pytest.raises(CorpusError, match="source 'novels' has no"):
+        build_corpus(config, ["de"], data, tmp_path, seed=1)
 
 
 def test_a_cap_keeps_a_sample_by_seed_in_the_order_of_the_file(tmp_path: Path) -> None:
     write(tmp_path / "parallel/news/en-de.tsv", *(f"number {i:03}\tZahl {i:03}" for i in range(200)))
     write(tmp_path / "eval/test.tsv", "something else")
     config = CorpusConfig(sources={"news": SourceConfig(max_pairs=50)}, max_pairs=None)
-    kept = [list(pairs_of(build(config, ["de"], tmp_path, tmp_path / "out", seed))) for seed in (1, 1, 2)]
+    out = tmp_path / "out"
+    kept = [list(pairs_of(build(config, ["de"], tmp_path, out, seed))) for seed in (1, 1, 2)]
     assert len(kept[0]) == 50
     assert kept[0] == sorted(kept[0])
     assert kept[0] == kept[1] != kept[2]
+    write(tmp_path / "parallel/talks/en-de.tsv", "other\tAndere", "another\tNoch andere")
+    by_source = Counter(
+        source for _, source, *_ in pairs_of(build(CONFIG.model_copy(update={"max_pairs": 1}), ["de"], tmp_path, out))
+    )
+    assert by_source == {"news": 1, "talks": 1}  # the cap is of each source
     everything = CorpusConfig(sources={"news": SourceConfig()}, max_pairs=None)
-    assert len(build(everything, ["de"], tmp_path, tmp_path / "out")) == 200
+    assert len(build(everything, ["de"], tmp_path, out)) == 200
 
 
 def test_every_text_is_stored_once_and_english_comes_first(tmp_path: Path) -> None:

@@ -107,12 +107,6 @@ def test_a_file_comes_whole(server: ScriptedServer, tmp_path: Path) -> None:
     assert fetched(server.url(whole(b"")), tmp_path) == b""
 
 
-def test_a_dropped_connection_resumes_where_it_broke(server: ScriptedServer, tmp_path: Path) -> None:
-    url = server.url(resumable(stop=HALF), resumable(stop=HALF + 1_000), resumable())
-    assert fetched(url, tmp_path) == BODY
-    assert server.ranges == [None, f"bytes={HALF}-", f"bytes={HALF + 1_000}-"]
-
-
 def test_a_later_call_resumes_an_earlier_download(server: ScriptedServer, tmp_path: Path) -> None:
     url = server.url(resumable(stop=HALF))
     with pytest.raises(FetchError, match=r"could not be downloaded: .*; run again to resume"):
@@ -123,28 +117,37 @@ def test_a_later_call_resumes_an_earlier_download(server: ScriptedServer, tmp_pa
     assert server.ranges == [f"bytes={HALF}-"]
 
 
-def test_a_changed_file_is_not_mixed_with_the_old_one(server: ScriptedServer, tmp_path: Path) -> None:
-    new = BODY[::-1]
-    url = server.url(resumable(stop=HALF), resumable(new, etag='"2"', stop=HALF), resumable(new, etag='"2"'))
-    assert fetched(url, tmp_path) == new
+def other_part(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 206, BODY[7:], ETag='"1"', Content_Range=f"bytes 7-{len(BODY) - 1}/{len(BODY)}")
 
 
-def test_a_server_that_ignores_ranges_starts_the_file_again(server: ScriptedServer, tmp_path: Path) -> None:
-    assert fetched(server.url(resumable(stop=HALF), whole(ETag='"1"')), tmp_path) == BODY
+FROM_HALF = f"bytes={HALF}-"
+NEW = {"body": BODY[::-1], "etag": '"2"'}
+INTERRUPTED = {  # answers to each request, what is asked for in each, and the file at the end
+    "dropped": (
+        [resumable(stop=HALF), resumable(stop=HALF + 1_000), resumable()],
+        [None, FROM_HALF, f"bytes={HALF + 1_000}-"],
+        BODY,
+    ),
+    "changed": (
+        [resumable(stop=HALF), resumable(**NEW, stop=HALF), resumable(**NEW)],
+        [None, FROM_HALF, FROM_HALF],
+        NEW["body"],
+    ),
+    "without ranges": ([resumable(stop=HALF), whole(ETag='"1"')], [None, FROM_HALF], BODY),
+    "weak validator": ([resumable(etag='W/"1"', stop=HALF), resumable(etag='W/"1"')], [None, None], BODY),
+    "no validator": ([resumable(etag="", stop=HALF), resumable(etag="")], [None, None], BODY),
+    "wrong part": ([resumable(stop=HALF), other_part, resumable()], [None, FROM_HALF, None], BODY),
+    "no such part": ([resumable(stop=HALF), status(416), resumable()], [None, FROM_HALF, None], BODY),
+}
 
 
-@pytest.mark.parametrize("etag", ['W/"1"', ""])
-def test_without_a_strong_validator_nothing_is_resumed(server: ScriptedServer, tmp_path: Path, etag: str) -> None:
-    assert fetched(server.url(resumable(etag=etag, stop=HALF), resumable(etag=etag)), tmp_path) == BODY
-    assert server.ranges == [None, None]
-
-
-def test_a_wrong_part_is_thrown_away(server: ScriptedServer, tmp_path: Path) -> None:
-    def other_part(handler: BaseHTTPRequestHandler) -> None:
-        reply(handler, 206, BODY[7:], ETag='"1"', Content_Range=f"bytes 7-{len(BODY) - 1}/{len(BODY)}")
-
-    assert fetched(server.url(resumable(stop=HALF), other_part, resumable()), tmp_path) == BODY
-    assert fetched(server.url(resumable(stop=HALF), status(416), resumable()), tmp_path) == BODY
+@pytest.mark.parametrize(("answers", "ranges", "body"), INTERRUPTED.values(), ids=INTERRUPTED)
+def test_a_broken_transfer_ends_in_the_servers_file(
+    server: ScriptedServer, tmp_path: Path, answers: list[Answer], ranges: list[str | None], body: bytes
+) -> None:
+    assert fetched(server.url(*answers), tmp_path) == body
+    assert server.ranges == ranges
 
 
 def test_a_length_that_is_too_long_never_makes_a_finished_file(server: ScriptedServer, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
@@ -59,10 +60,9 @@ def test_languages_meet_in_the_pivot() -> None:
     assert lexicon.translation("dog", "en", "fr") is None
 
 
-def test_a_pair_of_one_sentence_is_no_entry() -> None:
-    assert word_pairs([[["once"], ["einmal"]]]) == ({}, {})
-    assert word_pairs([]) == ({}, {})
-    assert word_pairs([[["dog"] * 50, ["hund"]]] * 5) == ({}, {})  # too long
+@pytest.mark.parametrize("sentences", [[], [[["once"], ["einmal"]]], [[["dog"] * 50, ["hund"]]] * 5])
+def test_rare_words_and_long_sentences_make_no_entry(sentences: list[list[list[str]]]) -> None:
+    assert word_pairs(sentences) == ({}, {})
 
 
 @given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=4), st.lists(st.sampled_from("xyz"), max_size=4))))
@@ -79,10 +79,7 @@ HAN = {"who": "誰", "dog": "犬"}
 LEXICON = Lexicon(
     "en",
     of_pivot={"de": WORDS, "zh": HAN},
-    to_pivot={
-        "de": {german: english for english, german in WORDS.items()},
-        "zh": {han: one for one, han in HAN.items()},
-    },
+    to_pivot={name: {other: word for word, other in words.items()} for name, words in (("de", WORDS), ("zh", HAN))},
     split=list,
 )
 
