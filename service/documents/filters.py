@@ -1,4 +1,4 @@
-"""Metadata filters: what of a document's metadata they test, the SQL of a filter, and counts by value.
+"""Metadata filters: the values that they test, the SQL of a filter, and counts by value.
 
 The table `fields` has a row for each path, type and value of a document's metadata (`fields_of`); `to_condition`
 translates a filter to SQL over it; `count_values` counts a field's values.
@@ -197,19 +197,17 @@ def field_tests(value: object, where: str = "filter") -> FieldTests:
 
 def _bounds(given: Mapping[str, object], where: str) -> tuple[tuple[str, Scalar], ...]:
     """Return the narrowest lower and the narrowest upper bound."""
-    bounds: list[tuple[str, Scalar]] = []
-    for name, operand in given.items():
-        bound = _scalar(operand, where)
-        if bound[0] not in {"number", "string"}:
+    bounds = [(name, _scalar(operand, where)) for name, operand in given.items()]
+    for name, (kind, _) in bounds:
+        if kind not in {"number", "string"}:
             raise InvalidInput(f"{where}: {name!r} takes a number or a string")
-        bounds.append((name, bound))
     if len({kind for _, (kind, _) in bounds}) > 1:
         raise InvalidInput(f"{where}: the bounds of a range must be all numbers or all strings; types never mix")
-    below = [bound for bound in bounds if bound[0] in {"gt", "gte"}]
-    above = [bound for bound in bounds if bound[0] in {"lt", "lte"}]
-    narrowest = [max(below, key=lambda bound: (bound[1], bound[0] == "gt"), default=None)]
-    narrowest.append(min(above, key=lambda bound: (bound[1], bound[0] != "lt"), default=None))
-    return tuple(bound for bound in narrowest if bound is not None)
+    lower = [bound for bound in bounds if bound[0] in {"gt", "gte"}]
+    upper = [bound for bound in bounds if bound[0] in {"lt", "lte"}]
+    lower.sort(key=lambda bound: (bound[1], bound[0] == "gt"))
+    upper.sort(key=lambda bound: (bound[1], bound[0] != "lt"))
+    return (*lower[-1:], *upper[:1])
 
 
 def _is_within(element: Scalar, name: str, bound: Scalar) -> bool:

@@ -1,4 +1,4 @@
-"""The way of a search: filter, nearest vectors, keywords, fusion, documents, best passages; and facets beside it.
+"""Searches: filter, nearest vectors, keywords, fusion, documents, best passages; and counts of facets.
 
 A document's score is its best passage's. Scores are fused, not ranks: shared words move a cosine part of the way to 1
 (`hybrid_score`). A document without a word of the query keeps its cosine, so thresholds for cosines still hold.
@@ -30,13 +30,12 @@ from service.documents.vectors.index import Hits, VectorIndex, candidates
 from service.errors import InvalidInput, NotReady
 
 DEPTH = 100  # minimum number of results of each kind that are fused
-MORE_PASSAGES = 4  # times as many, until they are of enough documents
+MORE_PASSAGES = 4  # factor by which to ask for more, until the passages are of enough documents
 CHUNK_ROWS = 1024  # documents whose vectors are read at a time: equal texts may tie in very many rows
 CHUNK_SPLIT_ROWS = 64  # the same where documents have several vectors
 RETRY_S = 0.0005  # until a reader checks again whether the index has the last change
-TRIES = 5  # beside writers; then they wait
-LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest takes some tenths of a second
-
+TRIES = 5  # while writers go on; then they wait
+LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes some tenths of a second
 CHARS_A_NUMBER = 12  # of a float32 in JSON
 
 Ranked = Sequence[tuple[float, int]]  # scores and rows, best first
@@ -45,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hit:
-    """A document's row that was found. Ranks from 1, by vectors and by keywords; None: not among the fused results."""
+    """A document's row and score. Ranks from 1, by vectors and by keywords; None: not among the fused results."""
 
     score: float
     row: int
@@ -148,7 +147,8 @@ class Search:
         """Add what the keywords find, fuse both, and read what is wanted of the best."""
         self._forget_other_state(snapshot)
         if query.words is None:
-            hits = _of_one_kind(dense or [], by_keywords=False)[: self._top_k]
+            ranked = enumerate((dense or [])[: self._top_k], 1)
+            hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in ranked]
         else:
             by_words = snapshot.with_keywords(query.words, self._condition)
             hits = _fuse(snapshot, dense, by_words, query.vector_D, self._top_k)
@@ -161,8 +161,8 @@ class Search:
         """
         options = self._options
         missing = [hit.row for hit in hits if hit.row not in self._documents]
-        with closing(snapshot.fetch(missing, text=options.text, metadata=options.metadata)) as found:
-            for document, chars in found:
+        with closing(snapshot.fetch(missing, text=options.text, metadata=options.metadata)) as documents:
+            for document, chars in documents:
                 self._chars += chars
                 check_chars(self._chars, options)
                 self._documents[document.row] = document
@@ -281,9 +281,9 @@ def exact_cosines(snapshot: Snapshot, rows: Iterable[int], vector_D: Vectors) ->
         row_P, vectors_PD = snapshot.vectors_of_documents(ascending[start : start + step])
         if not len(row_P):
             continue
-        found, first_N = np.unique(row_P, return_index=True)
-        known.append(found)
+        rows_N, first_N = np.unique(row_P, return_index=True)
         products_P = np.einsum("pd,d->p", vectors_PD, vector_D)  # not `@`: a score must not depend on the other rows
+        known.append(rows_N)
         cosines.append(np.maximum.reduceat(products_P, first_N))
     return np.concatenate(known), np.concatenate(cosines)
 
@@ -294,7 +294,7 @@ def _fuse(
     """Return the `top_k` best of what vectors and keywords found, best first, ties by id. dense: None: no vector."""
     keywords = _best(snapshot, by_words.rows, by_words.scores, top_k if dense is None else max(top_k, DEPTH))
     if dense is None or vector_D is None:
-        return _of_one_kind(keywords, by_keywords=True)
+        return [Hit(score, row, keywords_rank=rank) for rank, (score, row) in enumerate(keywords, 1)]
     near = {row for _, row in dense}
     rows, cosines_N = exact_cosines(snapshot, [row for _, row in keywords if row not in near], vector_D)
     cosine_of = dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
@@ -311,15 +311,8 @@ def _fuse(
     return [hits[row] for _, row in order]
 
 
-def _of_one_kind(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:
-    return [
-        Hit(score, row, None if by_keywords else rank, rank if by_keywords else None)
-        for rank, (score, row) in enumerate(ranked, 1)
-    ]
-
-
 def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[np.floating], top_k: int) -> Ranked:
-    """Return the first `top_k` by score, ties by id: before any text is read."""
+    """Return the first `top_k` by score, ties by id. Reads no text."""
     rows_N = np.asarray(rows, np.int64)
     if len(rows_N) > top_k:
         kept = scores_N >= np.partition(scores_N, -top_k)[-top_k]
@@ -345,7 +338,7 @@ def best_passage(text: str, spans: Sequence[Span], vectors_PD: Vectors, query: Q
 def _word_shares(passages: Sequence[str], words: str) -> npt.NDArray[np.float64]:
     """(P,) In [0, 1]: how many of the query's terms that occur a passage has; the rarer among them count more."""
     wanted = query_terms(words)
-    found_P = [occurring(wanted, passage) for passage in passages]
-    count = Counter(term for found in found_P for term in found)
+    terms_P = [occurring(wanted, passage) for passage in passages]
+    count = Counter(term for terms in terms_P for term in terms)
     total = sum(1 / times for times in count.values())
-    return np.array([sum(1 / count[term] for term in found) / total if found else 0.0 for found in found_P])
+    return np.array([sum(1 / count[term] for term in terms) / total if terms else 0.0 for terms in terms_P])

@@ -1,12 +1,12 @@
-"""The tables of the document store, and what is made anew in them when its rules change.
+"""The tables of the document store, and how they are created and renewed.
 
 collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
-             `chunk`, whether documents are split into passages where nothing else is said; `has_passages`, whether a
+             `chunk`, whether documents are split into passages where a client does not say; `has_passages`, whether a
              passage may have another number than its document's row. `default` is the first
 documents    id, text, metadata (JSON), revision of its last change, checksum; whether the model read only the beginning
              of a passage (NULL: unknown)
-passages     vectors (little-endian float32), each of a part of a document, in its order; a short one has one passage
-fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
+passages     vectors (little-endian float32) of the parts of documents, in order; a short document has one passage
+fields       a row for each path in the metadata and each scalar at its end, so that a filter is an index look-up
 keywords_N   terms of the documents of collection N (`service/documents/keywords`)
 store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords and
              of the fields, snapshots of the index
@@ -31,7 +31,8 @@ CREATE TABLE fields (
 ) WITHOUT ROWID;
 CREATE INDEX fields_of_row ON fields (row);
 """
-DOCUMENTS = """
+TABLES = f"""
+CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     collection INTEGER NOT NULL,
@@ -45,14 +46,12 @@ CREATE TABLE documents (
 );
 CREATE INDEX documents_by_revision ON documents (collection, revision);
 CREATE INDEX documents_truncated ON documents (collection, is_truncated) WHERE is_truncated = 1;
-"""
-OTHERS = """
-CREATE TABLE collections (
+{FIELDS}CREATE TABLE collections (
     collection INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
     revision INTEGER NOT NULL,
     documents INTEGER NOT NULL,
-    settings TEXT NOT NULL DEFAULT '{}'
+    settings TEXT NOT NULL DEFAULT '{{}}'
 );
 CREATE TABLE passages (
     passage INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -65,10 +64,6 @@ CREATE TABLE passages (
 );
 CREATE INDEX passages_of_row ON passages (row);
 CREATE INDEX passages_of_collection ON passages (collection);
-"""
-TABLES = f"""
-CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-{DOCUMENTS}{FIELDS}{OTHERS}
 INSERT INTO collections (collection, name, revision, documents) VALUES ({DEFAULT}, '{DEFAULT_NAME}', 0, 0);
 """  # noqa: S608 - constants
 
