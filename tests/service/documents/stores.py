@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from service.documents.collections import Collection, IndexCapacity
 from service.documents.document import Document, Page
 from service.documents.interface import DocumentIndex, PageRequest
 from service.documents.live_index import EXACT_ROWS, IndexMaintenance
-from service.documents.store.store import DocumentStore
+from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged
 from service.offline.repair import verify
@@ -97,6 +98,19 @@ def read_page(
 
 def ids(index: DocumentIndex, vector_D: np.ndarray, top_k: int, **options: Any) -> list[str]:
     return [match.document.id for match in search_one(index, vector_D, top_k=top_k, **options)]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, method: str) -> list[Any]:
+    """The first argument of each further call of a method of `Snapshot`."""
+    arguments: list[Any] = []
+    original = getattr(Snapshot, method)
+
+    def record(snapshot: Snapshot, argument: Any, **options: Any) -> Any:
+        arguments.append(argument)
+        return original(snapshot, argument, **options)
+
+    monkeypatch.setattr(Snapshot, method, record)
+    return arguments
 
 
 def wait_for(happened: Callable[[], bool]) -> None:

@@ -15,7 +15,6 @@ from service.documents.document import Document
 from service.documents.ingest import join_passages, parts_of, vectors_of
 from service.documents.interface import Query, ResultOptions
 from service.documents.search import best_passage, exact_cosines
-from service.documents.store.store import Snapshot
 from service.errors import InvalidInput, StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
@@ -29,6 +28,7 @@ from tests.service.documents.stores import (
     open_collection,
     open_store,
     read_page,
+    recorded,
     unit_vectors,
     wait_for,
 )
@@ -117,14 +117,10 @@ def test_finding_passages_ends_with_the_deadline(collection: Collection) -> None
 def test_vectors_of_passages_are_read_in_chunks(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collection, {f"d{number}": [[1, 0, 0, 0], [0, 1, 0, 0]] for number in range(9)})
     monkeypatch.setattr("service.documents.search.CHUNK_SPLIT_ROWS", 2)
-    read: list[int] = []
-    vectors_of = Snapshot.vectors_of_documents
-    monkeypatch.setattr(
-        Snapshot, "vectors_of_documents", lambda one, rows: read.append(len(rows)) or vectors_of(one, rows)
-    )
+    read = recorded(monkeypatch, "vectors_of_documents")
     with collection._store.snapshot() as snapshot:
         rows, scores = exact_cosines(snapshot, range(1, 10), np.array([0, 1, 0, 0], np.float32))
-    assert (len(rows), scores.tolist(), read) == (9, [1.0] * 9, [2, 2, 2, 2, 1])
+    assert (len(rows), scores.tolist(), [len(chunk) for chunk in read]) == (9, [1.0] * 9, [2, 2, 2, 2, 1])
 
 
 def test_a_filter_and_a_deletion_by_filter_mean_documents(collection: Collection) -> None:
@@ -261,9 +257,9 @@ def test_truncated_documents_are_found_by_an_index(tmp_path: Path) -> None:
         documents = [replace(document(id_, 1), is_truncated=cut) for id_, cut in cuts.items()]
         transaction.upsert(documents, np.eye(3, DIM, dtype=np.float32))
         transaction.commit()
-    query = "SELECT row FROM documents WHERE collection = 1 AND is_truncated = 1 ORDER BY row"
+    query = "SELECT row FROM documents WHERE collection = ? AND is_truncated = 1 ORDER BY row"
     with store.snapshot() as snapshot:
         assert snapshot.truncated().tolist() == [2]
-        plan = snapshot._connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+        plan = snapshot._connection.execute(f"EXPLAIN QUERY PLAN {query}", (1,)).fetchall()
     assert "USING COVERING INDEX documents_truncated" in str(plan)
     store.close()

@@ -25,6 +25,7 @@ from tests.service.documents.stores import (
     open_collection,
     put,
     read_page,
+    recorded,
     unit,
     unit_vectors,
 )
@@ -122,41 +123,21 @@ def test_each_page_is_the_next_part_of_the_same_order(collection: Collection) ->
     assert [one.document.id for page in pages for one in page] == whole
 
 
-@pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of the documents that searches read."""
-    rows_read: list[int] = []
-    fetch = Snapshot.fetch
-    monkeypatch.setattr(
-        Snapshot, "fetch", lambda store, rows, **parts: rows_read.extend(rows) or fetch(store, rows, **parts)
-    )
-    return rows_read
-
-
-@pytest.fixture
-def lookups(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The conditions that searches look up."""
-    conditions: list[object] = []
-    matching = Snapshot.matching
-    monkeypatch.setattr(Snapshot, "matching", lambda store, one, **_: conditions.append(one) or matching(store, one))
-    return conditions
-
-
-def test_several_searches_look_the_filter_up_once(
-    collection: Collection, lookups: list[object], fetched: list[int]
-) -> None:
+def test_several_searches_look_the_filter_up_once(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     put(collection, {f"{number:03}": EAST for number in range(50)}, {"x": 1})
+    lookups, fetched = (recorded(monkeypatch, method) for method in ("matching", "fetch"))
     found = collection.search_all([Query(EAST), Query(unit(1, 1, 0, 0))], top_k=2, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["000", "001"]] * 2
-    assert (len(lookups), len(fetched)) == (1, 2)
+    assert (len(lookups), sum(map(len, fetched))) == (1, 2)
 
 
-def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, fetched: list[int]) -> None:
+def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = recorded(monkeypatch, "fetch")
     put(collection, {"a": unit(3, 0, 0, 0), "b": unit(2, 1, 0, 0), "c": NORTH}, {"x": 1})
     without_metadata = ResultOptions(offset=1, min_score=0.5, metadata=False)
     ((match,),) = collection.search_all([Query(EAST)], top_k=3, options=without_metadata)
     assert (match.document.id, match.document.text, match.document.metadata) == ("b", "text of b", {})
-    assert len(fetched) == 1
+    assert [len(rows) for rows in fetched] == [1]
     ((match,),) = collection.search_all([Query(EAST)], top_k=1, options=ResultOptions(text=False, max_chars=20))
     assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
 

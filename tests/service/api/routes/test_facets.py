@@ -86,13 +86,14 @@ def test_values_of_two_types_are_merged_before_the_limit(serve: Serve) -> None:
 def test_counts_are_those_of_plain_python(client: TestClient) -> None:
     metadata = varied_metadata(300, seed=3)
     put_metadata(client, metadata)
-    for filter_ in (None, {"x": {"exists": True}}, {"y": {"gte": 0}}):
-        found = counted(client, facets=["x", "y", "ключ"], filter=filter_)["facets"]
-        for key in ("x", "y", "ключ"):
-            chosen = [one for one in metadata if filter_ is None or matches(filter_, one)]
+    for filter_ in (None, {"x": {"exists": True}}, {"y": {"gte": 0}}, {"not": {"x": 1}}, {"or": [{"y": True}]}):
+        answer = counted(client, facets=["x", "y", "ключ"], filter=filter_)
+        chosen = [one for one in metadata if filter_ is None or matches(filter_, one)]
+        assert answer["count"] == len(chosen)
+        for key, counts in answer["facets"].items():
             expected = Counter(value for one in chosen if key in one for value in spellings(one[key]))
-            assert found[key] == dict(expected)
-            assert [*found[key]] == sorted(expected, key=lambda value: (-expected[value], value))
+            assert counts == dict(expected)
+            assert [*counts] == sorted(expected, key=lambda value: (-expected[value], value))
 
 
 def spellings(value: Any) -> set[str]:
