@@ -8,7 +8,7 @@ where two ways have nearly one score.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,79 +137,64 @@ print(score("Who plays?", "A man is playing a guitar."))"""
 
 def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
     """The text of README.md.  folder: has the tokenizer.json."""
-    sections = [
-        _front_matter(manifest),
-        f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
-        f"## Use\n\n{_use(manifest, folder)}",
-        *([f"## Alignment\n\n{_alignment(manifest)}"] if "alignment" in manifest.evaluation else []),
-        *([f"## Adaptation\n\n{_adaptation(manifest)}"] if "adaptation" in manifest.evaluation else []),
-        f"## Evaluation\n\n{_evaluation(manifest)}",
-        f"## Training data\n\n{_data(manifest)}",
-        f"## Training\n\n{_training(manifest.training)}",
-        f"## Limitations\n\n{_limitations(manifest)}",
-    ]
-    return "\n\n".join(section.strip() for section in sections) + "\n"
+    is_reranker, evaluation = manifest.kind == "cross-encoder", manifest.evaluation
+    summary = RERANKER_SUMMARY if is_reranker else SUMMARY.format(dim=manifest.dim)
+    facts = {
+        "languages": ", ".join(manifest.languages),
+        "parameters": f"{manifest.parameters:,}",
+        "precision": manifest.precision,
+        "size of model.onnx": f"{model_bytes:,} bytes",
+        "tokens read": f"at most {manifest.max_length}, special tokens included",
+        "made by": f"{manifest.created_by}, {manifest.created_at}",
+    }
+    use = [RERANKER_USE if is_reranker else USE, python_recipe(manifest, folder)]
+    use += [_prompts(manifest)] if manifest.prompts else []
+    languages = "\n".join(f"- {json.dumps(name)}" for name in manifest.languages)  # quoted: YAML reads no as false
+    task = "text-ranking" if is_reranker else "sentence-similarity"
+    sections = {
+        f"# {manifest.name}": f"{summary}\n{_rows('| | |', '|---|---|', facts.items())}",
+        "## Use": "\n".join(use),
+        "## Alignment": _alignment(evaluation["alignment"]) if "alignment" in evaluation else "",
+        "## Adaptation": _adaptation(evaluation["adaptation"]) if "adaptation" in evaluation else "",
+        "## Evaluation": _evaluation(evaluation, is_reranker=is_reranker),
+        "## Training data": _data(manifest),
+        "## Training": _training(manifest.training),
+        "## Limitations": _limitations(manifest),
+    }
+    front = f"---\nlanguage:\n{languages}\npipeline_tag: {task}\nlibrary_name: onnxruntime\n---"
+    blocks = [front, *(f"{title}\n\n{text}".strip() for title, text in sections.items() if text)]
+    return "\n\n".join(blocks) + "\n"
 
 
-def _use(manifest: Manifest, folder: Path) -> str:
-    served = RERANKER_USE if manifest.kind == "cross-encoder" else USE
-    parts = [served, python_recipe(manifest, folder), *([_prompts(manifest)] if manifest.prompts else [])]
-    return "\n".join(parts)
+def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Markdown, one row a name, one column a key that any row has; `-` where a row lacks it."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    head = f"| {' | '.join(['', *columns])} |", f"| {' | '.join(['---', *('---:' for _ in columns)])} |"
+    return _rows(*head, ([name, *(_number(row.get(column)) for column in columns)] for name, row in rows.items()))
+
+
+def _rows(head: str, rule: str, rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join([head, rule, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _prompts(manifest: Manifest) -> str:
-    """What goes before a text."""
-    rows = "\n".join(f"| {name} | {_code(prompt)} |" for name, prompt in manifest.prompts.items())
+    """What goes before a text; spaces and line ends are seen."""
+    shown = {name: json.dumps(text, ensure_ascii=False).replace("|", "\\|") for name, text in manifest.prompts.items()}
+    rows = [(name, f"`` {shown[name]} ``" if prompt else "(none)") for name, prompt in manifest.prompts.items()]
     default = manifest.default_prompt_name
     rest = f"Other texts have the prompt `{default}`." if default else "Other texts have none."
     lead = (
         "A prompt goes before a text, as in training. In the service, queries of a search have the prompt `query` and "
         f"documents `document` or `passage`, where there are such; `prompt_name` names any. {rest}"
     )
-    return f"{lead}\n\n| prompt | text |\n|---|---|\n{rows}"
+    return f"{lead}\n\n{_rows('| prompt | text |', '|---|---|', rows)}"
 
 
-def _code(prompt: str) -> str:
-    """A prompt in a cell of a table, its spaces and line ends seen."""
-    shown = json.dumps(prompt, ensure_ascii=False).replace("|", "\\|")
-    return f"`` {shown} ``" if prompt else "(none)"
-
-
-def table(rows: Mapping[str, Mapping[str, float]]) -> str:
-    """Markdown, one row a name, one column a key that any row has; `-` where a row lacks it."""
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    lines = [["", *columns], ["---", *("---:" for _ in columns)]]
-    lines += [[name, *(_number(row.get(column)) for column in columns)] for name, row in rows.items()]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _front_matter(manifest: Manifest) -> str:
-    languages = "\n".join(
-        f"- {json.dumps(language)}" for language in manifest.languages
-    )  # quoted: YAML reads no as false
-    task = "text-ranking" if manifest.kind == "cross-encoder" else "sentence-similarity"
-    return f"---\nlanguage:\n{languages}\npipeline_tag: {task}\nlibrary_name: onnxruntime\n---"
-
-
-def _summary(manifest: Manifest, model_bytes: int) -> str:
-    summary = RERANKER_SUMMARY if manifest.kind == "cross-encoder" else SUMMARY.format(dim=manifest.dim)
-    return (
-        f"{summary}\n"
-        "| | |\n|---|---|\n"
-        f"| languages | {', '.join(manifest.languages)} |\n"
-        f"| parameters | {manifest.parameters:,} |\n"
-        f"| precision | {manifest.precision} |\n"
-        f"| size of model.onnx | {model_bytes:,} bytes |\n"
-        f"| tokens read | at most {manifest.max_length}, special tokens included |\n"
-        f"| made by | {manifest.created_by}, {manifest.created_at} |"
-    )
-
-
-def _evaluation(manifest: Manifest) -> str:
+def _evaluation(evaluation: Mapping[str, Any], *, is_reranker: bool) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
-    evaluation, is_reranker = manifest.evaluation, manifest.kind == "cross-encoder"
-    unit = "pair" if is_reranker else "text"
-    legend, command = (RERANKER_SCORES, RERANKER_EVALUATE) if is_reranker else (SCORES, EVALUATE)
+    unit, legend, command = "text", SCORES, EVALUATE
+    if is_reranker:
+        unit, legend, command = "pair", RERANKER_SCORES, RERANKER_EVALUATE
     apart = {"export", "served", "alignment", "adaptation"}
     before = {name: values for name, values in evaluation.items() if name not in apart}
     served = evaluation.get("served", {})
@@ -221,67 +206,59 @@ def _evaluation(manifest: Manifest) -> str:
     blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
     if "export" in evaluation:
-        blocks.append(f"### Export\n\n{_export_figures(evaluation['export'], unit=unit)}")
+        lead = f"What the conversion cost, measured when this folder was written, one {unit} at a time."
+        measured = {name: value for name, value in evaluation["export"].items() if value is not None}
+        rows = [(name, _number(value, digits=5)) for name, value in measured.items()]
+        blocks.append(f"### Export\n\n{lead}\n\n{_rows('| | |', '|---|---:|', rows)}")
     return "\n\n".join(blocks)
 
 
-def _alignment(manifest: Manifest) -> str:
+def _alignment(facts: Mapping[str, Any]) -> str:
     """What a head after the vectors gained and lost (`crosslet align`)."""
-    facts = manifest.evaluation["alignment"]
     before = f" (fingerprint `{facts['before'][:12]}`)" if facts.get("before") else ""
-    lead = (
+    return (
         f"A head aligned {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}); it is in the graph. "
-        f"Vectors of the model before it{before} are not comparable."
+        f"Vectors of the model before it{before} are not comparable.\n\n{_gains(facts)}"
     )
-    return "\n\n".join([lead, *_gains(facts)])
 
 
-def _adaptation(manifest: Manifest) -> str:
+def _adaptation(facts: Mapping[str, Any]) -> str:
     """What further training gained and lost (`crosslet adapt`)."""
-    facts = manifest.evaluation["adaptation"]
     added = f" {facts['new_pieces']:,} new pieces are in its vocabulary." if facts.get("new_pieces") else ""
-    lead = (
-        f"Trained further for {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}).{added} "
-        f"Vectors of the model before (fingerprint `{facts['before'][:12]}`) are not comparable."
+    return (
+        f"Trained further for {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}).{added} Vectors of "
+        f"the model before (fingerprint `{facts['before'][:12]}`) are not comparable.\n\n{_gains(facts)}"
     )
-    return "\n\n".join([lead, *_gains(facts)])
 
 
-def _gains(facts: Mapping[str, Any]) -> list[str]:
-    return [
-        f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:",
-        table(facts["scores"]),
-        "P@1 x 100 of a small probe, between a language and each other one:",
-        table(facts["probe"]),
-    ]
+def _gains(facts: Mapping[str, Any]) -> str:
+    return (
+        f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:\n\n{table(facts['scores'])}\n\n"
+        f"P@1 x 100 of a small probe, between a language and each other one:\n\n{table(facts['probe'])}"
+    )
 
 
 def _metrics(scores: Mapping[str, Any], level: str) -> list[str]:
-    return [f"{level} {name}\n\n{_metric(name, values)}" for name, values in scores.items()]
-
-
-def _metric(name: str, values: Any) -> str:
-    if not isinstance(values, Mapping):
-        return _number(values)
-    if all(isinstance(value, Mapping) for value in values.values()):
-        return table(values)
-    return table({name: values})
-
-
-def _export_figures(figures: Mapping[str, float | None], *, unit: str) -> str:
-    rows = "\n".join(f"| {name} | {_figure(value)} |" for name, value in figures.items() if value is not None)
-    lead = f"What the conversion cost, measured when this folder was written, one {unit} at a time."
-    return f"{lead}\n\n| | |\n|---|---:|\n{rows}"
+    blocks = []
+    for name, values in scores.items():
+        if not isinstance(values, Mapping):
+            text = _number(values)
+        elif all(isinstance(value, Mapping) for value in values.values()):
+            text = table(values)
+        else:
+            text = table({name: values})
+        blocks.append(f"{level} {name}\n\n{text}")
+    return blocks
 
 
 def _data(manifest: Manifest) -> str:
     if not manifest.data_licences:
         return "The checkpoint does not say what it was trained on."
-    rows = "\n".join(
-        f"| {f'[{item.source}]({item.url})' if item.url else item.source} | {item.licence} | {item.pairs:,} |"
+    rows = [
+        (f"[{item.source}]({item.url})" if item.url else item.source, item.licence, f"{item.pairs:,}")
         for item in manifest.data_licences
-    )
-    return f"| source | licence | pairs |\n|---|---|---:|\n{rows}"
+    ]
+    return _rows("| source | licence | pairs |", "|---|---|---:|", rows)
 
 
 def _training(training: Mapping[str, Any]) -> str:
@@ -306,31 +283,28 @@ def _limitations(manifest: Manifest) -> str:
     return text + (UNPADDED_LIMITATION if manifest.padding == "skipped" else STATIC_LIMITATION)
 
 
-def _number(value: Any) -> str:
+def _number(value: Any, *, digits: int = 1) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def _figure(value: float) -> str:
-    return f"{value:.5f}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
 def python_recipe(manifest: Manifest, folder: Path) -> str:
     """The section of a card on Python.  folder: has the tokenizer.json."""
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
-    run = _score(tokenizer) if manifest.kind == "cross-encoder" else _embed(tokenizer, manifest)
-    is_unigram = tokenizer.is_unigram
+    packages, standard, imports, pieces = "onnxruntime and tokenizers", "import os", "import tokenizers", TOKENIZERS
+    if tokenizer.is_unigram:
+        packages, standard = "onnxruntime, protobuf, sentencepiece and tokenizers", "import json\nimport os"
+        imports = "import sentencepiece\nimport tokenizers\nfrom sentencepiece import sentencepiece_model_pb2"
+        pieces = SENTENCEPIECE
     return PYTHON.format(
-        packages="onnxruntime, protobuf, sentencepiece and tokenizers" if is_unigram else "onnxruntime and tokenizers",
-        standard="import json\nimport os" if is_unigram else "import os",
-        imports="import sentencepiece\nimport tokenizers\nfrom sentencepiece import sentencepiece_model_pb2"
-        if is_unigram
-        else "import tokenizers",
-        pieces=SENTENCEPIECE if is_unigram else TOKENIZERS,
+        packages=packages,
+        standard=standard,
+        imports=imports,
+        pieces=pieces,
         white_space=WHITE_SPACE,
         exactness=EXACTNESS if manifest.precision == "int8" else "",
-        run=run,
+        run=_score(tokenizer) if manifest.kind == "cross-encoder" else _embed(tokenizer, manifest),
     )
 
 
@@ -342,7 +316,7 @@ def _embed(tokenizer: Tokenizer, manifest: Manifest) -> str:
     return EMBED.format(
         parameter=f", prompt={prompt!r}" if manifest.prompts else "",
         prompt="prompt + " if manifest.prompts else "",
-        before="".join(f"{id_}, " for id_ in before),
+        before=_ids(before),
         room=tokenizer.max_length - len(before) - len(after),
         after="".join(f", {id_}" for id_ in after),
     )
@@ -350,11 +324,14 @@ def _embed(tokenizer: Tokenizer, manifest: Manifest) -> str:
 
 def _score(tokenizer: Tokenizer) -> str:
     frame = tokenizer.pair_frame
-    specials = len(frame.before) + len(frame.between) + len(frame.after)
     return SCORE.format(
         half=tokenizer.max_length // 2,
-        before="".join(f"{id_}, " for id_ in frame.before),
-        between="".join(f"{id_}, " for id_ in frame.between),
-        room=tokenizer.max_length - specials,
+        before=_ids(frame.before),
+        between=_ids(frame.between),
+        room=tokenizer.max_length - len(frame.before) - len(frame.between) - len(frame.after),
         after="".join(f", {id_}" for id_ in frame.after),
     )
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return "".join(f"{id_}, " for id_ in ids)
