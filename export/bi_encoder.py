@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 import training.models.sentence_encoder  # noqa: F401 - registers the crosslet architecture with transformers
 from export.checkpoint import RECORD_FILE, TrainingRecord, cut_positions, plain_tokenizer, read_record
 from export.errors import BadCheckpoint, BadRequest
-from export.gate import StsPair, check_vectors, vector_loss
+from export.gate import check_vectors, vector_loss
 from export.graph import SentenceGraph, build_graph, truncated_dim
 from export.inputs import check_rankable, read_sts, read_texts
 from export.parity import parity_texts
@@ -168,10 +168,13 @@ class BiEncoderKind:
         self.request, self.prompts = request, self.checkpoint.prompts
         self.texts = parity_texts(self.record)
         self.asked = self.prompts.over(self.texts)
-        self.pairs = [
-            (score, self.prompts.default + left, self.prompts.default + right)
-            for score, left, right in _sts_pairs(request, self.record)
-        ]
+        sts = self.record.sts_gate if request.sts is None else read_sts(request.sts)
+        if sts:
+            check_rankable(
+                sts, where=f"sts_gate of {request.checkpoint / RECORD_FILE}"
+            )  # `read_sts` has checked its own
+        default = self.prompts.default
+        self.pairs = [(score, default + left, default + right) for score, left, right in sts]
         texts = self.record.calibration_texts if request.calibration is None else read_texts(request.calibration)
         self.calibration = self._rows(self.prompts.in_turn(texts))
 
@@ -237,11 +240,3 @@ class BiEncoderKind:
         tokenizer = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
         tokenizer.enable_truncation(self.record.max_length)
         return [tokenizer.encode(text).ids for text in texts]
-
-
-def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:
-    if request.sts is not None:
-        return read_sts(request.sts)
-    if record.sts_gate:
-        check_rankable(record.sts_gate, where=f"sts_gate of {request.checkpoint / RECORD_FILE}")
-    return record.sts_gate

@@ -76,26 +76,22 @@ class Source:
         head.load_state_dict({"weight": weight_DH, "bias": bias_D})
         return head
 
+    @torch.no_grad()
     def check(self, embed: Embed) -> float:
         """The lowest cosine of a restored model's vectors to those of the parity pack.
 
         Raises: Refused: it is under the pack's minimum.
         """
-        lowest = min(self._cosines(embed))
-        if lowest < self.parity.min_cosine:
-            raise Refused(
-                f"{self.folder}: the lowest cosine of a restored vector is {lowest:.4f}; the limit is "
-                f"{self.parity.min_cosine}"
-            )
-        return lowest
-
-    @torch.no_grad()
-    def _cosines(self, embed: Embed) -> list[float]:
         cosines = []
         for ids, vector in zip(self.parity.input_ids, self.parity.embeddings, strict=True):
             embedding_1D = embed(torch.tensor([list(ids)]))[:, : len(vector)]  # truncate_dim
             cosines.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
-        return cosines
+        lowest, limit = min(cosines), self.parity.min_cosine
+        if lowest < limit:
+            raise Refused(
+                f"{self.folder}: the lowest cosine of a restored vector is {lowest:.4f}; the limit is {limit}"
+            )
+        return lowest
 
 
 def open_source(folder: Path) -> Source:

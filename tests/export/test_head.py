@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from export.errors import BadRequest, Refused
+from export.errors import Refused
 from export.head import _check, add_head, append_head
 from service.model.artifact import DataLicence, load_manifest, load_parity, verify_files
 from service.model.encoder import load_encoder
@@ -122,11 +122,6 @@ def test_a_graph_that_does_not_compute_the_head_is_refused() -> None:
         _check(np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32))
     with pytest.raises(Refused):
         _check(np.array([[1.0, 0.0]], np.float32), np.array([[np.nan, 1.0]], np.float32))
-
-
-def test_a_folder_that_exists_is_kept(artifact: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadRequest, match="--force replaces it"):
-        add_head(artifact, artifact, random_head("identity"), alignment=ALIGNMENT, data=DATA)
 
 
 def test_a_head_enters_a_graph_without_torch() -> None:

@@ -6,34 +6,17 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from export.checkpoint import TrainingRecord
+from export.gate import cosines
 from export.parity import parity_texts
 from service.model.artifact import load_manifest, load_parity
 from service.model.encoder import load_encoder
 from tests.export.checkpoints import MINILM, PARITY_TEXTS
 
 
-def reference_cosines(artifact: Path, checkpoint: Path) -> np.ndarray:
-    """Of the parity pack's vectors with sentence-transformers' own."""
-    parity = load_parity(artifact, load_manifest(artifact))
-    model = SentenceTransformer(str(checkpoint), device="cpu")
-    expected = np.stack([model.encode(text, show_progress_bar=False) for text in parity.texts]).astype(np.float64)
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    return (expected * np.array(parity.embeddings)).sum(axis=1)
-
-
-def test_fp32_vectors_are_those_of_sentence_transformers(student: Path, student_artifact: Path) -> None:
-    assert reference_cosines(student_artifact, student).min() >= 0.99999
-
-
 def test_int8_vectors_are_close_to_sentence_transformers(minilm_artifact: Path) -> None:
-    assert reference_cosines(minilm_artifact, MINILM).mean() >= 0.99
-
-
-def test_token_ids_are_those_of_transformers(student: Path, student_artifact: Path) -> None:
-    parity = load_parity(student_artifact, load_manifest(student_artifact))
-    tokenizer = SentenceTransformer(str(student), device="cpu").tokenizer
-    expected = tokenizer(list(parity.texts), truncation=True, max_length=32)["input_ids"]
-    assert [list(ids) for ids in parity.input_ids] == expected
+    parity = load_parity(minilm_artifact, load_manifest(minilm_artifact))
+    expected = SentenceTransformer(str(MINILM), device="cpu").encode(list(parity.texts), show_progress_bar=False)
+    assert cosines(expected, np.array(parity.embeddings)).mean() >= 0.99
 
 
 def test_token_ids_are_those_that_the_service_reads(unigram_artifact: Path) -> None:

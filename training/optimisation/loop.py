@@ -93,8 +93,11 @@ def train(
             stage.average_ends(before, progress.pairs)
             if log:
                 log.add(losses, progress, stage.stepper.learning_rates(), is_end=is_end)
-            if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
-                _write_score(validate, progress, log)
+            every = config.validate_pairs
+            if validate and (is_end or (every is not None and before // every < progress.pairs // every)):
+                if log:
+                    log.write_score(validate(), progress)
+                from_main_process(0.0)  # the other processes wait
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
                 stage.save(progress)
                 saved_at = time.monotonic()
@@ -140,17 +143,6 @@ def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: i
         f"{name}: the {what} is {value.item()} at step {step}; lower its learning_rate or "
         f"embedding_learning_rate and run again with --restart-from {name}"
     )
-
-
-def _write_score(validate: Validate, progress: Progress, log: TrainingLog | None) -> None:
-    """Score the model in the main process, while the others wait; the score of several pairs is their mean."""
-    if log:
-        log.write_score(validate(), progress)
-    from_main_process(0.0)
-
-
-def _crosses(before: int, now: int, every: int | None) -> bool:
-    return every is not None and before // every < now // every
 
 
 @dataclass

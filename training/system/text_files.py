@@ -59,7 +59,12 @@ def decoded_lines(raw_lines: Iterable[bytes], name: str, *, error: type[Exceptio
             raw = raw.removeprefix(codecs.BOM_UTF8)
             if not raw:  # only a mark: the file is empty
                 continue
-        yield number, _decoded(raw)
+        line: str | None
+        try:
+            line = raw.decode().removesuffix("\n")
+        except UnicodeDecodeError:
+            line = None
+        yield number, line
 
 
 def is_utf16(start: bytes) -> bool:
@@ -99,10 +104,3 @@ def _marked_utf8(name: str) -> codecs.CodecInfo | None:
 
 codecs.register_error(_MARKED, lambda exc: (MARK, getattr(exc, "end", 0)))
 codecs.register(_marked_utf8)
-
-
-def _decoded(raw: bytes) -> str | None:
-    try:
-        return raw.decode().removesuffix("\n")
-    except UnicodeDecodeError:
-        return None

@@ -46,6 +46,7 @@ def test_frequent_tokens_are_kept_more_exactly() -> None:
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 ROUNDED = {"pairs": 10, "round_words": True}
+SMALL = {"bottleneck_size": 4, "unit_layers": 2}
 MINIMAL = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
 SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 BERT = BertConfig(vocab_size=60, **SIZES)
@@ -173,30 +174,15 @@ def test_nothing_is_left_out_of_a_folder_of_transformers(
     ("body", "changes", "complaint"),
     [
         (T5Config(), {}, "of type 't5'; known types: bert"),
-        (BERT, {"student": {"bottleneck_size": 4, "unit_layers": 3}}, "unit_layers is 3; the base encoder allows 2"),
+        (BERT, {"student": SMALL | {"unit_layers": 3}}, "unit_layers is 3; the base encoder allows 2"),
+        (BERT, {"student": SMALL | {"bottleneck_size": 17}}, "bottleneck_size is 17; the base encoder allows 16"),
+        (ROBERTA, {"student": SMALL}, "max_length is 128; the base encoder allows 38"),
         (
             BERT,
-            {"student": {"bottleneck_size": 17, "unit_layers": 2}},
-            "bottleneck_size is 17; the base encoder allows 16",
-        ),
-        (
-            ROBERTA,
-            {"student": {"bottleneck_size": 4, "unit_layers": 2}},
-            "max_length is 128; the base encoder allows 38",
-        ),
-        (
-            BERT,
-            {
-                "student": {"bottleneck_size": None, "unit_layers": 2},
-                "student_stage": {"pairs": 10, "round_words": True},
-            },
+            {"student": SMALL | {"bottleneck_size": None}, "student_stage": ROUNDED},
             "round_words of stage student needs .* multiple of 32; without a bottleneck .* hidden size, 16",
         ),
-        (
-            BERT,
-            {"student": {"bottleneck_size": 4, "unit_layers": 2}, "assistant": ROUNDED},
-            "round_words of stage assistant needs .* multiple of 32",
-        ),
+        (BERT, {"student": SMALL, "assistant": ROUNDED}, "round_words of stage assistant needs .* multiple of 32"),
     ],
 )
 def test_student_that_the_base_cannot_give_is_refused(

@@ -96,11 +96,7 @@ def test_weaknesses_name_worst_pairs_and_losses() -> None:
     assert weaknesses(scores, None) == [worst]
 
 
-def test_pairs_seen_are_those_of_the_last_log_line(tmp_path: Path) -> None:
+def test_pairs_and_commit_are_the_stages_own(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", '{"step": 25, "pairs": 800}', '{"step": 30, "pairs": 960}')
-    assert pairs_seen(tmp_path) == 960
-
-
-def test_the_commit_is_the_one_the_last_stage_started_at(tmp_path: Path) -> None:
-    (tmp_path / "done.json").write_text(json.dumps({"git_commit": "abc"}))
-    assert training_commit(tmp_path) == "abc"
+    write(tmp_path / "done.json", json.dumps({"git_commit": "abc"}))
+    assert (pairs_seen(tmp_path), training_commit(tmp_path)) == (960, "abc")
