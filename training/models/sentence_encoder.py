@@ -103,20 +103,25 @@ def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceE
     """
     options = {"attn_implementation": attention}
     first, *modules = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
-    encoder, head = first.auto_model, None
+    encoder = first.auto_model
     if not isinstance(encoder, CrossletEncoder):
         raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")
-    match modules:
-        case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest]:
-            head = dense.linear
-        case [Pooling(pooling_mode="mean"), *rest]:
-            pass
-        case rest:
-            pass
+    dense, rest = split_head(modules)
     if rest and not (len(rest) == 1 and isinstance(rest[0], Normalize)):
         names = ", ".join(type(module).__name__ for module in modules)
         raise LoadError(
             f"it has {names} behind its encoder; mean pooling, one Dense without activation and Normalize can be "
             "trained further (a model of `crosslet align`: take the one it was made from)"
         )
+    head = None if dense is None else dense.linear
     return SentenceEncoder(encoder.to(torch.float32), head, normalized=bool(rest))
+
+
+def split_head(modules: list[nn.Module]) -> tuple[Dense | None, list[nn.Module]]:
+    """Of the modules behind a body, the head, a linear layer right after mean pooling, and all that is neither."""
+    match modules:
+        case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest]:
+            return dense, rest
+        case [Pooling(pooling_mode="mean"), *rest]:
+            return None, rest
+    return None, modules

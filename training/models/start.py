@@ -19,7 +19,7 @@ from transformers import PretrainedConfig
 from training.config.run import BLOCK_SIZE, RunConfig, Stage, StudentConfig
 from training.errors import ConfigError
 from training.models.encoder import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
-from training.models.sentence_encoder import SentenceEncoder
+from training.models.sentence_encoder import SentenceEncoder, split_head
 
 logger = logging.getLogger(__name__)
 OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # position ids start after the padding id
@@ -112,16 +112,11 @@ def assistant_from_base(
 def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | None, list[str]]:
     """The base's head, (D, H), and the names of its modules that the assistant cannot keep.
 
-    A head is a linear layer right after mean pooling. Normalize is ignored: the teacher decides on unit length.
+    Normalize is ignored: the teacher decides on unit length.
     """
-    head, left_out = None, list(base)[1:]
-    match left_out:
-        case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest] if (
-            dense.linear.weight.shape == (dim, base[0].auto_model.config.hidden_size)
-        ):
-            head, left_out = dense, rest
-        case [Pooling(pooling_mode="mean"), *rest]:
-            left_out = rest
+    head, left_out = split_head(list(base)[1:])
+    if head is not None and head.linear.weight.shape != (dim, base[0].auto_model.config.hidden_size):
+        head, left_out = None, [head, *left_out]
     return head, [_name(module) for module in left_out if not isinstance(module, (Normalize, Dropout))]
 
 
