@@ -179,8 +179,8 @@ def _rows(head: str, rule: str, rows: Iterable[Sequence[str]]) -> str:
 
 def _prompts(manifest: Manifest) -> str:
     """What goes before a text; spaces and line ends are seen."""
-    shown = {name: json.dumps(text, ensure_ascii=False).replace("|", "\\|") for name, text in manifest.prompts.items()}
-    rows = [(name, f"`` {shown[name]} ``" if prompt else "(none)") for name, prompt in manifest.prompts.items()]
+    quoted = {name: json.dumps(text, ensure_ascii=False).replace("|", "\\|") for name, text in manifest.prompts.items()}
+    rows = [(name, f"`` {quoted[name]} ``" if prompt else "(none)") for name, prompt in manifest.prompts.items()]
     default = manifest.default_prompt_name
     rest = f"Other texts have the prompt `{default}`." if default else "Other texts have none."
     lead = (

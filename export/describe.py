@@ -67,7 +67,7 @@ def _scores(path: Path) -> Mapping[str, Any]:
         scores = json.loads(_text(path))
     except json.JSONDecodeError as exc:
         raise BadRequest(f"{path} is not JSON; give the output of `crosslet evaluate --out`") from exc
-    if not isinstance(scores, dict) or not scores or not all(isinstance(one, dict) for one in scores.values()):
+    if not isinstance(scores, dict) or not scores or not all(isinstance(row, dict) for row in scores.values()):
         raise BadRequest(f"{path} has no tables of scores; give the output of `crosslet evaluate --out`")
     return {name: values for name, values in scores.items() if not name.endswith(DETAILS)}
 

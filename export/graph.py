@@ -214,9 +214,9 @@ def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:
 def truncated_dim(model: SentenceTransformer) -> int | None:
     """The number of dims kept by `truncate_dim`; None: all."""
     with model.truncate_embeddings(None):
-        whole = model.get_embedding_dimension()
+        width = model.get_embedding_dimension()
     dims = model.truncate_dim
-    return dims if dims is not None and (whole is None or dims < whole) else None
+    return dims if dims is not None and (width is None or dims < width) else None
 
 
 def build_graph(model: SentenceTransformer, *, skip_padding: bool = True) -> SentenceGraph:

@@ -32,9 +32,9 @@ def open_session(model: Path) -> onnxruntime.InferenceSession:
 
 def run_each(session: onnxruntime.InferenceSession, rows: Rows, output: OutputName = "sentence_embedding") -> Outputs:
     """Run each row alone: (N, D) float32."""
-    found = []
+    outputs = []
     for ids in rows:
         input_ids_1L = np.array([ids], dtype=np.int64)  # int64: the graph's input type
         inputs = {"input_ids": input_ids_1L, "attention_mask": np.ones_like(input_ids_1L)}
-        found.append(session.run([output], inputs)[0])
-    return np.concatenate(found)
+        outputs.append(session.run([output], inputs)[0])
+    return np.concatenate(outputs)

@@ -124,12 +124,12 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
     """The service's vectors: (N, D); encodes each distinct text once."""
     distinct = list(dict.fromkeys(texts))
     prompt = encoder.prompts.default
-    found: dict[str, Vectors] = {}
+    vector_of: dict[str, Vectors] = {}
     for start in range(0, len(distinct), CHUNK):
         chunk = distinct[start : start + CHUNK]
         vectors = encoder.encode_all([prompt + text for text in chunk])
-        found |= {text: one.vector for text, one in zip(chunk, vectors, strict=True)}
-    return np.stack([found[text] for text in texts])
+        vector_of |= {text: encoded.vector for text, encoded in zip(chunk, vectors, strict=True)}
+    return np.stack([vector_of[text] for text in texts])
 
 
 def _labels(options: argparse.Namespace, texts: Sequence[str]) -> dict[str, Vectors]:

@@ -59,8 +59,8 @@ def observe(model: onnx.ModelProto, token_ids: Iterable[Sequence[int]]) -> dict[
     high: dict[str, list[Floats]] = defaultdict(list)
     for ids in token_ids:
         ids_1L = np.array([ids], dtype=np.int64)
-        found = session.run(names, {"input_ids": ids_1L, "attention_mask": np.ones_like(ids_1L)})
-        for name, value in zip(names, found, strict=True):
+        values = session.run(names, {"input_ids": ids_1L, "attention_mask": np.ones_like(ids_1L)})
+        for name, value in zip(names, values, strict=True):
             rows_LK = value.reshape(-1, value.shape[-1])
             low[name].append(rows_LK.min(axis=0))
             high[name].append(rows_LK.max(axis=0))
@@ -117,7 +117,7 @@ def quantise_columns(weight_KN: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
 
 def _smoothing(inputs: Sequence[Seen], weights_KN: Sequence[Floats]) -> Floats:
     """The divisor of each channel; their geometric mean is 1."""
-    activation_K = np.max([one.largest() for one in inputs], axis=0)
+    activation_K = np.max([seen.largest() for seen in inputs], axis=0)
     weight_K = _above_zero(np.max([np.abs(weight_KN).max(axis=1) for weight_KN in weights_KN], axis=0))
     smoothing_K = activation_K**SMOOTHING / weight_K ** (1 - SMOOTHING)
     smooth: Floats = (smoothing_K / np.exp(np.log(smoothing_K).mean())).astype(np.float32)
@@ -139,7 +139,7 @@ def _groups(products: Iterable[NodeProto]) -> list[tuple[list[str], list[str]]]:
     groups: list[tuple[list[str], list[str]]] = []
     for node in products:
         inputs, matrices = [node.input[0]], [node.input[1]]
-        for group in [one for one in groups if node.input[0] in one[0] or node.input[1] in one[1]]:
+        for group in [known for known in groups if node.input[0] in known[0] or node.input[1] in known[1]]:
             groups.remove(group)
             inputs, matrices = group[0] + inputs, group[1] + matrices
         groups.append((list(dict.fromkeys(inputs)), list(dict.fromkeys(matrices))))

@@ -66,7 +66,7 @@ def copy_shared_weights(model: onnx.ModelProto) -> None:
     The file stores the matrix once. Memory does not change, since each product packs its own copy anyway. Without
     copies, ONNX Runtime 1.31 rejects a graph whose shared weights it must replace (`service.model.session`).
     """
-    tensors = {one.name: one for one in model.graph.initializer if one.data_type == TensorProto.INT8}
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8}
     uses = dict.fromkeys(tensors, 0)
     nodes: list[NodeProto] = []
     for node in model.graph.node:

@@ -120,10 +120,9 @@ def unreadable(folder: Path, exc: Exception) -> BadRequest:
 def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     vocabulary = tokenizer.get_vocab()
-    found = {role: next((name for name in names if name in vocabulary), None) for role, names in SPECIAL_TOKENS.items()}
-    if found["pad_token"] is None:
+    special = {role: name for role, names in SPECIAL_TOKENS.items() for name in names[::-1] if name in vocabulary}
+    if "pad_token" not in special:
         raise BadRequest(f"{path.parent}: {path.name} has no padding token ({', '.join(SPECIAL_TOKENS['pad_token'])})")
-    special = {role: name for role, name in found.items() if name is not None}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)
 
 

@@ -51,8 +51,8 @@ class CrossEncoder(nn.Module):
         options = {}
         if self.has_segments:
             options["token_type_ids"] = segment_ids(input_ids_BL, attention_mask_BL, sep_id=self.sep_id)
-        found = self._body(input_ids=input_ids_BL, attention_mask=attention_mask_BL, **options)
-        logit_B: Tensor = self.head(found.last_hidden_state[:, 0]).squeeze(-1)
+        output = self._body(input_ids=input_ids_BL, attention_mask=attention_mask_BL, **options)
+        logit_B: Tensor = self.head(output.last_hidden_state[:, 0]).squeeze(-1)
         return logit_B
 
     def reset_head(self, *, seed: int) -> None:

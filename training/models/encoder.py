@@ -197,11 +197,11 @@ def copy_body(source: CrossletEncoder, target: CrossletEncoder, layers: Sequence
 
 def _renumbered(name: str, new_number: dict[int, int] | None) -> str | None:
     """A parameter's name under the new layer numbers; None: its layer is dropped."""
-    found = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
-    if found is None or new_number is None:
+    match = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
+    if match is None or new_number is None:
         return name
-    number = new_number.get(int(found[2]))
-    return None if number is None else f"{found[1]}{number}{found[3]}"
+    number = new_number.get(int(match[2]))
+    return None if number is None else f"{match[1]}{number}{match[3]}"
 
 
 def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:

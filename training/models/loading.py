@@ -244,8 +244,8 @@ def _reason(exc: Exception, folder: Path) -> str:
     """The line of an error that says what is wrong; torch puts a heading before it."""
     try:
         refuse_pointers(files_under(folder))  # only now: a folder may have pointers that nothing reads
-    except OSError as found:
-        if isinstance(found, LfsPointer):
-            return str(found)
+    except OSError as error:
+        if isinstance(error, LfsPointer):
+            return str(error)
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()] or [type(exc).__name__]
     return f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

@@ -78,8 +78,8 @@ class EmbeddingStore:
 
     def rows(self, texts: Iterable[str]) -> NDArray[np.int64]:
         """The row of each text, (N,); -1: the store lacks it."""
-        found = [self._find(_text_keys(window)) for window in windows(texts, WINDOW)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        rows = [self._find(_text_keys(window)) for window in windows(texts, WINDOW)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *rows])
 
     def vectors(self) -> NDArray[np.float32]:
         """All rows, memory-mapped: (N, D)."""
@@ -94,12 +94,12 @@ class EmbeddingStore:
         self._parts.append((keys[order], rows[order]))
 
     def _find(self, keys: Keys) -> NDArray[np.int64]:
-        found = np.full(len(keys), -1, dtype=np.int64)
+        row_of_key = np.full(len(keys), -1, dtype=np.int64)
         for sorted_keys, rows in self._parts:
             place = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
             is_here = sorted_keys[place] == keys
-            found[is_here] = rows[place[is_here]]
-        return found
+            row_of_key[is_here] = rows[place[is_here]]
+        return row_of_key
 
 
 def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:

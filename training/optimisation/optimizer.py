@@ -114,14 +114,14 @@ def use_sparse_gradients(model: nn.Module, wanted: bool | None) -> set[Tensor]:
 
     Args: wanted: all or none of them; None: those with more than `SPARSE_FROM` parameters.
     """
-    found: set[Tensor] = set()
+    tables: set[Tensor] = set()
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and "word_embeddings" in name and module.weight.requires_grad:
             module.sparse = module.weight.numel() > SPARSE_FROM if wanted is None else wanted
             if module.sparse:
-                found.add(module.weight)
+                tables.add(module.weight)
                 logger.info("sparse gradients for a word table of %d x %d", *module.weight.shape)
-    return found
+    return tables
 
 
 def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NORM) -> Tensor:

@@ -109,13 +109,13 @@ class Run:
     def label_shape(self) -> tuple[int, bool]:
         """Dimensions of a label, and whether it has unit length."""
         teachers = [self._load(name, torch.device("cpu")) for name in self.config.teachers]
-        whole = sum(int(teacher.get_embedding_dimension() or 0) for teacher in teachers)
+        dims = sum(int(teacher.get_embedding_dimension() or 0) for teacher in teachers)
         if not self.config.has_label_space:
-            return whole, is_normalized(teachers[0])
+            return dims, is_normalized(teachers[0])
         wanted = self.config.labels.dim
-        if wanted is not None and wanted > whole:
-            raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} dimensions together")
-        return wanted or whole, True
+        if wanted is not None and wanted > dims:
+            raise ConfigError(f"labels.dim is {wanted}; the teachers have {dims} dimensions together")
+        return wanted or dims, True
 
     def _load(self, name: str, device: torch.device) -> SentenceTransformer:
         return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
@@ -160,20 +160,20 @@ class Run:
         for index in range(plan.rounds):
             is_drawn[self.corpus.english[plan.round(index)]] = True
         english = np.flatnonzero(is_drawn)
-        found = [self._teacher_embeddings(name, english) for name in self.config.teachers]
+        embedded = [self._teacher_embeddings(name, english) for name in self.config.teachers]
         row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
         if not self.config.has_label_space:
-            ((vectors, row_of_text[english]),) = found
+            ((vectors, row_of_text[english]),) = embedded
             return TeacherLabels(vectors, row_of_text)
         space, path = LabelSpace.load(self.out / "start" / LABEL_SPACE), self.out / "labels.npy"
-        on_main_process(lambda: space.write([own for own, _ in found], [rows for _, rows in found], path))
+        on_main_process(lambda: space.write([own for own, _ in embedded], [rows for _, rows in embedded], path))
         row_of_text[english] = np.arange(len(english))
         return TeacherLabels(map_array(path).reshape(len(english), -1), row_of_text)
 
     def sample_embeddings(self, english: NDArray[np.int64]) -> list[NDArray[np.float32]]:
         """Each teacher's embeddings of a few English texts: (N, D_i) each."""
-        found = (self._teacher_embeddings(name, english) for name in self.config.teachers)
-        return [vectors[rows] for vectors, rows in found]
+        embedded = (self._teacher_embeddings(name, english) for name in self.config.teachers)
+        return [vectors[rows] for vectors, rows in embedded]
 
     def _teacher_embeddings(
         self, name: str, english: NDArray[np.int64]

@@ -103,12 +103,12 @@ def make_tokenizer(run: Run, folder: Path) -> None:
     else:
         tokenizer = run.load_base().tokenizer
     if config.kind == "pruned":
-        whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        base = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         sentences = balanced_sentences(run.corpus, config, seed=run.config.seed)
-        drop_invisible(whole)
+        drop_invisible(base)
         mono = mono_texts(run.data, config.mono, run.config.languages)
-        counts_V = count_pieces(whole, [*sentences, *mono])
-        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size, fill=config.fill)
+        counts_V = count_pieces(base, [*sentences, *mono])
+        pruned, kept_ids = prune_tokenizer(base, counts_V, config.vocab_size, fill=config.fill)
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
     tokenizer.save_pretrained(folder)

@@ -65,22 +65,22 @@ def weaknesses(scores: MetricScores, start: MetricScores | None) -> list[str]:
 
     Args: start: scores of the untrained start; None: it was not scored.
     """
-    found = []
+    sentences = []
     if "stsb_test" in scores:
         pairs = {pair: score for pair, score in scores["stsb_test"].items() if pair != "average"}
         worst = sorted(pairs, key=pairs.__getitem__)[:WORST_PAIRS]
         listed = ", ".join(f"{pair} {pairs[pair]:.1f}" for pair in worst)
-        found.append(
+        sentences.append(
             f"Weakest on the STS benchmark's test set, before export: {listed}; "
             f"the mean is {scores['stsb_test']['average']:.1f}."
         )
     if start is not None:
-        found += [
+        sentences += [
             f"Below its untrained start on {metric}: {', '.join(worse)}."
             for metric, values in scores.items()
             if (worse := [name for name, score in values.items() if score < start.get(metric, {}).get(name, score)])
         ]
-    return found
+    return sentences
 
 
 def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
