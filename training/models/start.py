@@ -116,7 +116,8 @@ def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | Non
     """
     head, left_out = split_head(list(base)[1:])
     if head is not None and head.linear.weight.shape != (dim, base[0].auto_model.config.hidden_size):
-        head, left_out = None, [head, *left_out]
+        left_out.insert(0, head)
+        head = None
     return head, [_name(module) for module in left_out if not isinstance(module, (Normalize, Dropout))]
 
 
