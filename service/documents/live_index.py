@@ -37,7 +37,7 @@ class Upkeep:
         self._thread: threading.Thread | None = None
 
     def add(self, step: Callable[[], bool]) -> None:
-        """Call `step` now and then, and after `wake`. It never raises; it returns whether to call it again soon."""
+        """Call `step` from time to time, and after `wake`. It returns whether to repeat it soon, and never raises."""
         self._steps = [*self._steps, step]
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="index", daemon=True)
@@ -52,7 +52,7 @@ class Upkeep:
             self._thread = None
 
     def wake(self) -> None:
-        """A step has something to do."""
+        """Call the steps now."""
         self._due.set()
 
     def _run(self) -> None:
@@ -230,7 +230,7 @@ class IndexMaintenance:
 
 @dataclass(frozen=True)
 class HeldIndex:
-    """An index that no change is applied to, and the revision it is at; None: another process may advance the store."""
+    """An index that does not change meanwhile, and its revision; None: another process may advance the store."""
 
     index: VectorIndex
     revision: int | None
@@ -271,7 +271,7 @@ class LiveIndex:
 
     @contextmanager
     def held(self) -> Iterator[HeldIndex]:
-        """The index to search in; changes wait until the block ends."""
+        """Lend the index to search in; changes wait until the block ends."""
         with self._in_step.shared():
             yield HeldIndex(self.now, self._revision)
 
@@ -290,7 +290,7 @@ class LiveIndex:
         self._note(len(removed) + (0 if addition is None else len(addition.rows)))
 
     def resume(self) -> None:
-        """Have it renewed when that is due."""
+        """Renew the index from now on, whenever that is due."""
         self._is_closing = False
         if self._upkeep is not None:
             self._upkeep.add(self._step)

@@ -1,7 +1,7 @@
 """Parses `CROSSLET_INDEX`, the address of Milvus."""
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from service.errors import StartError
 
@@ -35,16 +35,12 @@ def milvus_address(index: str) -> MilvusAddress:
     if url.query or url.fragment:
         raise StartError(f"CROSSLET_INDEX takes no options; it is one of {FORMS}")
     if url.scheme == "milvus+lite":
-        return _lite(url)
+        if url.netloc or not url.path.startswith("/") or not url.path.endswith(".db"):  # required by pymilvus
+            raise StartError("CROSSLET_INDEX must give the absolute path of a .db file: milvus+lite:///folder/file.db")
+        return MilvusAddress(url.path, "", is_lite=True, shown=url.path)
     database = url.path.strip("/")
     schemes = {"milvus": "http", "milvus+tls": "https"}
     if url.scheme not in schemes or not url.hostname or "/" in database:
         raise StartError(f"CROSSLET_INDEX is not one of {FORMS}")
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return MilvusAddress(f"{schemes[url.scheme]}://{host}:{port}", database, is_lite=False, shown=f"{host}:{port}")
-
-
-def _lite(url: SplitResult) -> MilvusAddress:
-    if url.netloc or not url.path.startswith("/") or not url.path.endswith(".db"):  # required by pymilvus
-        raise StartError("CROSSLET_INDEX must give the absolute path of a .db file: milvus+lite:///folder/file.db")
-    return MilvusAddress(url.path, "", is_lite=True, shown=url.path)

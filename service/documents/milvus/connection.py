@@ -147,9 +147,7 @@ class MilvusConnection:
         description = f"crosslet documents, schema {SCHEMA_VERSION}, model {fingerprint}"
         if not client.has_collection(self.name, timeout=timeout_s):
             if read_only:
-                raise StartError(
-                    f"Milvus at {self._shown} has no collection {self.name} for this model (CROSSLET_MODEL)"
-                )
+                raise StartError(f"Milvus at {self._shown} has no collection {self.name} of the model (CROSSLET_MODEL)")
             self._create(pymilvus, dim, description)
         there = client.describe_collection(self.name, timeout=timeout_s)
         dims = [field["params"].get("dim") for field in there["fields"] if field["name"] == "vector"]
@@ -186,13 +184,12 @@ class MilvusConnection:
         schema = pymilvus.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=description)
         schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=MAX_ID_BYTES)
         schema.add_field("text", kinds.VARCHAR, max_length=MAX_TEXT_BYTES)
-        schema.add_field("metadata", kinds.JSON)
-        schema.add_field(
-            "tokens", kinds.ARRAY, element_type=kinds.VARCHAR, max_capacity=MAX_TOKENS, max_length=TOKEN_CHARS
-        )
-        schema.add_field("bounds", kinds.JSON)
-        schema.add_field("arrival", kinds.INT64)
-        schema.add_field("revision", kinds.INT64)
+        tokens = {"element_type": kinds.VARCHAR, "max_capacity": MAX_TOKENS, "max_length": TOKEN_CHARS}
+        schema.add_field("tokens", kinds.ARRAY, **tokens)
+        for name in ("metadata", "bounds"):
+            schema.add_field(name, kinds.JSON)
+        for name in ("arrival", "revision"):
+            schema.add_field(name, kinds.INT64)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=dim)
         try:
             self._client.create_collection(self.name, schema=schema, consistency_level=STRONG, timeout=self._timeout_s)

@@ -25,15 +25,6 @@ def check_not_utf16(start: bytes) -> None:
         raise InvalidInput("is UTF-16 by its byte-order mark; save it as UTF-8")
 
 
-def is_utf8(raw: bytes) -> bool:
-    """Return whether bytes are valid UTF-8."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line with its number, from 1; None for a line longer than MAX_LINE_BYTES.
 
@@ -65,14 +56,18 @@ def read_jsonl(file: BinaryIO) -> Iterator[Record]:
             continue
         try:
             fields = loads(text)
+            fault = None if isinstance(fields, dict) else "is not a JSON object"
         except orjson.JSONDecodeError:
-            fault = "is not valid JSON" if is_utf8(text) else "is not valid UTF-8"
-            yield Record(line, read, {}, not_unicode(text) or fault)
-            continue
-        if isinstance(fields, dict):
-            yield Record(line, read, fields)
-        else:
-            yield Record(line, read, {}, "is not a JSON object")
+            fault = not_unicode(text) or ("is not valid JSON" if _is_utf8(text) else "is not valid UTF-8")
+        yield Record(line, read, {}, fault) if fault else Record(line, read, fields)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Lines:

@@ -71,14 +71,16 @@ class SnapshotFolder:
             remember(id_)
             temporary.replace(target)
             pointer = create_anew(self._folder / f"{self._pointer}.new")
-            said = {"snapshot": asdict(snapshot), "sha256": _sha256_of(asdict(snapshot))}
-            pointer.write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+            content = {"snapshot": asdict(snapshot), "sha256": _sha256_of(asdict(snapshot))}
+            pointer.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
             flush(pointer)
             pointer.replace(self._folder / self._pointer)
             flush(self._folder)
         finally:
             temporary.unlink(missing_ok=True)
-        self._forget_all_but(target.name)
+        for path in self._folder.iterdir():
+            if re.fullmatch(rf"{self._name}-[0-9]+", path.name) and path != target:
+                path.unlink(missing_ok=True)
         return target
 
     def find(self, *, known: Collection[str]) -> tuple[Snapshot, Path] | None:
@@ -87,10 +89,10 @@ class SnapshotFolder:
         Args: known: ids that the store remembers. A store from a backup does not know later snapshots.
         """
         try:
-            said = orjson.loads((self._folder / self._pointer).read_bytes())
-            if said["sha256"] != _sha256_of(said["snapshot"]):
+            content = orjson.loads((self._folder / self._pointer).read_bytes())
+            if content["sha256"] != _sha256_of(content["snapshot"]):
                 raise ValueError("its checksum differs")
-            snapshot = Snapshot(**said["snapshot"])
+            snapshot = Snapshot(**content["snapshot"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as exc:
@@ -130,16 +132,11 @@ class SnapshotFolder:
             return f"{snapshot.file} is damaged"
         return None
 
-    def _forget_all_but(self, name: str) -> None:
-        for path in self._folder.iterdir():
-            if re.fullmatch(rf"{self._name}-[0-9]+", path.name) and path.name != name:
-                path.unlink(missing_ok=True)
-
 
 def forget_dropped(folder: Path, kept: Collection[int]) -> None:
     """Remove the files of collections that are no more. kept: the numbers of those that are."""
     for path in folder.glob("index_*"):
-        if (found := OF_COLLECTION.fullmatch(path.name)) and int(found[1]) not in kept:
+        if (name := OF_COLLECTION.fullmatch(path.name)) and int(name[1]) not in kept:
             path.unlink(missing_ok=True)
 
 

@@ -15,24 +15,14 @@ from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.index import FaissIndex
-from service.errors import StorageFull
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import EAST, NORTH, Open, count, ids, put, read_page, wait_for
+from tests.service.documents.stores import EAST, NORTH, count, ids, put, read_page, wait_for
 
 
 def test_every_change_has_the_next_revision(collection: Collection) -> None:
     assert put(collection, {"a": EAST}) == 1
     assert collection.delete(["unknown"]) == 0
     assert put(collection, {"a": EAST}) == 2
-
-
-def test_full_memory_names_both_numbers_and_allows_changes(reopen: Open) -> None:
-    collection = reopen(max_index_bytes=50)
-    put(collection, {"a": EAST, "b": EAST})
-    with pytest.raises(StorageFull, match="would take 72 bytes; the limit is 50"):
-        put(collection, {"c": EAST})
-    put(collection, {"a": NORTH})
-    assert ids(collection, NORTH, 1) == ["a"]
 
 
 def test_readers_see_whole_changes_only(collection: Collection) -> None:
