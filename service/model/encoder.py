@@ -201,8 +201,8 @@ class Encoder:
     def _alike(self, ids: list[int]) -> list[list[int]]:
         """Make a full pass of texts of one length, with the same text first and last."""
         inner = ids[1:-1] or ids
-        others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
-        return [ids, *others, ids]
+        turns = (shift % len(inner) for shift in range(self.room(len(ids)) - 2))
+        return [ids, *([*ids[:1], *inner[turn:], *inner[:turn], *ids[-1:]][: len(ids)] for turn in turns), ids]
 
     def _unlike(self, short: list[int], long: list[int]) -> list[list[list[int]]]:
         """Make two full passes: texts of three, four and more tokens; and a short text beside a long one."""
@@ -227,11 +227,6 @@ class Encoder:
     def give_back_unused(self) -> None:
         """Free the memory that earlier passes took."""
         self._session.give_back_unused()
-
-
-def _turned(ids: list[int], places: int) -> list[int]:
-    places = places % len(ids)
-    return ids[places:] + ids[:places]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from service.api.app import create_app
 from service.engine import pool as pool_module
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import EncodedBatch, InputError
-from service.engine.pool import SHORT_CHARS, EncoderPool
+from service.engine.pool import SHORT_CHARS, Encode, EncoderPool
 from service.errors import InferenceFailed, NotReady, Overloaded
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import load_runtime
@@ -27,6 +28,7 @@ from tests.service.engine.one_by_one import pool_over
 pytestmark = pytest.mark.anyio
 
 LONG = "x" * (SHORT_CHARS + 1)
+Start = Callable[..., EncoderPool]
 
 
 class Threads:
@@ -52,12 +54,6 @@ def threads() -> Threads:
     return Threads()
 
 
-def started(pool: EncoderPool) -> EncoderPool:
-    pool.start()
-    wait_for_rest(pool)
-    return pool
-
-
 def wait_for_rest(pool: EncoderPool) -> None:
     """Wait until the pool's workers are idle."""
     latest = time.monotonic() + 60
@@ -67,10 +63,24 @@ def wait_for_rest(pool: EncoderPool) -> None:
 
 
 @pytest.fixture
-def pool(threads: Threads) -> Iterator[EncoderPool]:
-    pool = started(pool_over(threads.encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
-    yield pool
-    pool.close()
+def start() -> Iterator[Start]:
+    """A function that starts a pool, whose workers are idle then; it is closed after the test."""
+    pools: list[EncoderPool] = []
+
+    def start(encode: Encode, *, workers: int = 1, on_loop_s: float = 10.0, **options: Any) -> EncoderPool:
+        pools.append(pool_over(encode, workers=workers, max_queue_texts=100, on_loop_s=on_loop_s, **options))
+        pools[-1].start()
+        wait_for_rest(pools[-1])
+        return pools[-1]
+
+    yield start
+    for pool in pools:
+        pool.close()
+
+
+@pytest.fixture
+def pool(threads: Threads, start: Start) -> EncoderPool:
+    return start(threads.encode, workers=2)
 
 
 async def test_a_short_text_alone_is_encoded_on_the_event_loop(pool: EncoderPool, threads: Threads) -> None:
@@ -122,13 +132,6 @@ async def test_request_that_came_while_the_loop_stood_is_not_alone(pool: Encoder
     assert not threads.on_loop("second")
 
 
-async def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
-    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100))
-    await pool.encode(["one"])
-    pool.close()
-    assert not threads.on_loop("one")
-
-
 async def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool, threads: Threads) -> None:
     with pytest.raises(InputError) as failed:
         await pool.encode(["crash"])
@@ -138,14 +141,12 @@ async def test_its_failure_is_that_of_its_request_and_names_the_text(pool: Encod
     await pool.encode(["one"])
 
 
-async def test_its_vector_is_cached(threads: Threads) -> None:
-    cache = VectorCache(10_000, fingerprint="a", dim=2)
-    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
+async def test_its_vector_is_cached(threads: Threads, start: Start) -> None:
+    pool = start(threads.encode, cache=VectorCache(10_000, fingerprint="a", dim=2))
     first = await pool.encode(["one"])
     assert threads.on_loop("one")
     threads.of.clear()
     second = await pool.encode(["one"])
-    pool.close()
     assert not threads.of
     assert first.embeddings.tolist() == second.embeddings.tolist()
 
@@ -156,7 +157,7 @@ async def test_a_pool_that_closes_takes_none(pool: EncoderPool) -> None:
         await pool.encode(["one"])
 
 
-async def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
+async def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path, start: Start) -> None:
     encoder, texts = load_encoder(tiny_model), ("Guten Morgen", "안녕하세요", "नमस्ते दुनिया", "مرحبا")
     found = []
     for limit_s in (0.0, 10.0):
@@ -166,19 +167,17 @@ async def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
             threads.encode(text, truncate)
             return encoder.encode(text, truncate)
 
-        pool = started(pool_over(encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
+        pool = start(encode, on_loop_s=limit_s)
         found.append([(await pool.encode([text])).embeddings for text in texts])
-        pool.close()
         assert all(threads.on_loop(text) == (limit_s > 0) for text in texts)
     np.testing.assert_array_equal(*found)
 
 
-async def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads) -> None:
+async def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads, start: Start) -> None:
     threads.meanwhile = lambda: time.sleep(0.02)
-    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, on_loop_s=0.003))
+    pool = start(threads.encode, on_loop_s=0.003)
     for number in range(20):
         await pool.encode([f"text {number}"])
-    pool.close()
     assert threads.on_loop("text 0")
     assert not threads.on_loop("text 19")
 
@@ -233,7 +232,7 @@ async def test_company_counts_until_it_ends(
         assert lone_texts._company_at == 200.0
 
 
-def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path) -> None:
+def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path, start: Start) -> None:
     """Over sockets, through the whole stack: two concurrent clients use the workers, not the loop in turn."""
     runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=2))
     encoder, threads, asked = load_encoder(tiny_model), Threads(), 60
@@ -243,18 +242,15 @@ def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path
         time.sleep(0.002)
         return encoder.encode(text, truncate)
 
-    pool = started(pool_over(encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
-    runtime = replace(runtime, pool=pool)
+    runtime = replace(runtime, pool=start(encode, workers=2))
     runtime.lifecycle.is_started = True
 
-    async def client(address: tuple[str, int], name: str) -> None:
+    async def client(address: tuple[str, int], name: bytes) -> None:
         reader, writer = await asyncio.open_connection(*address)
         for number in range(asked):
-            body = b'{"inputs": ["%b %d"]}' % (name.encode(), number)
-            head = (
-                b"POST /embed HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-            )
-            writer.write(head % len(body) + body)
+            body = b'{"inputs": ["%b %d"]}' % (name, number)
+            writer.write(b"POST /embed HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\n")
+            writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 200")
             (length,) = re.findall(rb"content-length: (\d+)", answer)
@@ -266,7 +262,7 @@ def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path
             await asyncio.to_thread(lambda: asyncio.run(two(address)))
 
     async def two(address: tuple[str, int]) -> None:
-        await asyncio.gather(client(address, "a"), client(address, "b"))
+        await asyncio.gather(client(address, b"a"), client(address, b"b"))
 
     uvloop.run(both())
     runtime.close()

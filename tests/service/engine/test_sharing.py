@@ -239,9 +239,8 @@ def test_processor_that_changes_vectors_shares_less(
 
 
 def test_a_small_pack_finds_it_too(encoder: Watched, distort: Distort) -> None:
-    distort(
-        lambda rows, multiple: -(-max(map(len, rows)) // multiple) * multiple
-    )  # only the longest text keeps its vector
+    # Only the longest text keeps its vector.
+    distort(lambda rows, multiple: -(-max(map(len, rows)) // multiple) * multiple)
     parity = load_parity(BUNDLED_MODEL, encoder.manifest)
     by_length = sorted(parity.input_ids, key=len)
     encoder.try_sharing(dataclasses.replace(parity, input_ids=(*by_length[:2], by_length[-1])))
