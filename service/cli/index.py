@@ -42,9 +42,11 @@ def export_store(options: argparse.Namespace, settings: Settings) -> None:
 
 def print_stats(options: argparse.Namespace, settings: Settings) -> None:
     """Print what the store and one of its collections hold. A passage is a vector."""
-    from service.offline.store_file import open_store_file, size_on_disk
+    from service.offline.store_file import check_there, open_store_file, size_on_disk
 
     path = local_store(settings)
+    check_there(path)
+    size_bytes = size_on_disk(path)  # reading adds files of its own
     with open_store_file(path) as store:
         file = store.named(options.collection)
         facts = {
@@ -52,7 +54,7 @@ def print_stats(options: argparse.Namespace, settings: Settings) -> None:
             "passages": file.passages(),
             "truncated": file.count(truncated=True),
             "collections": {row.name: row.documents for row in file.collections()},
-            "size_bytes": size_on_disk(path),
+            "size_bytes": size_bytes,
             "fingerprint": file.fingerprint,
             "dim": file.dim,
             "revision": file.revision,
