@@ -17,8 +17,6 @@ from service.engine.scorers import ScoreArray, Scorer
 from service.errors import InvalidInput
 from service.runtime import Runtime, Steps
 
-RANKED_BY = "x-reranker"
-
 
 @dataclass(frozen=True)
 class Ranking:
@@ -53,7 +51,7 @@ class Ranking:
 
 def ranked_by_header(name: str) -> dict[str, str]:
     """Return the header that names what scored. Headers are ASCII: other letters are percent-encoded."""
-    return {RANKED_BY: quote(name, safe=" ()/@:.,+")}
+    return {"x-reranker": quote(name, safe=" ()/@:.,+")}
 
 
 @dataclass(frozen=True)

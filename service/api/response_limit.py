@@ -40,7 +40,12 @@ class ResponseLimit:
                 size_bytes = _large_bytes(message)
                 together_bytes = self._unread_bytes + size_bytes
                 if together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes:
-                    await error_response(scope["path"], self._overloaded(size_bytes))(scope, receive, send)
+                    error = Overloaded(
+                        f"clients have not yet read {self._unread_bytes} bytes of answers, and this answer has "
+                        f"{size_bytes}; the limit is {self._max_unread_bytes} (CROSSLET_MAX_UNREAD_BYTES)",
+                        retry_after_s=RETRY_AFTER_S,
+                    )
+                    await error_response(scope["path"], error)(scope, receive, send)
                     return
                 counted_bytes, self._unread_bytes = size_bytes, together_bytes
                 await send(begin)
@@ -54,13 +59,6 @@ class ResponseLimit:
             await self._app(scope, receive, counted_send)
         finally:
             self._unread_bytes -= counted_bytes
-
-    def _overloaded(self, size_bytes: int) -> Overloaded:
-        return Overloaded(
-            f"clients have not yet read {self._unread_bytes} bytes of answers, and this answer has {size_bytes}; "
-            f"the limit is {self._max_unread_bytes} (CROSSLET_MAX_UNREAD_BYTES)",
-            retry_after_s=RETRY_AFTER_S,
-        )
 
 
 def _large_bytes(body: Message) -> int:

@@ -75,24 +75,16 @@ def _described(name: str, index: DocumentIndex) -> dict[str, object]:
     return {"name": name, "documents": len(index), **fields_of(index, "backend", "size_bytes", "recall")}
 
 
-def _add_named(route: APIRoute) -> None:
-    """Add a route of the default collection for named ones."""
-    router.add_api_route(
-        f"/{{collection}}{route.path}",
-        route.endpoint,
-        methods=list(route.methods or ()),
-        response_model=route.response_model,
-        response_class=route.response_class,
-        responses=answers(404) | route.responses,
-        summary=route.summary,
-        description=route.description,
-        dependencies=NAMED,
-        include_in_schema=route.include_in_schema,
-        openapi_extra=route.openapi_extra,
-        route_class_override=type(route),
-    )
-
-
-for route in (*search.router.routes, *documents.router.routes):
+for route in (*search.router.routes, *documents.router.routes):  # of the default collection
     if isinstance(route, APIRoute):
-        _add_named(route)
+        router.add_api_route(
+            f"/{{collection}}{route.path}",
+            route.endpoint,
+            methods=list(route.methods or ()),
+            response_model=route.response_model,
+            responses=answers(404) | route.responses,
+            summary=route.summary,
+            description=route.description,
+            dependencies=NAMED,
+            openapi_extra=route.openapi_extra,
+        )

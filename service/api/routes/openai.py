@@ -73,15 +73,12 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
             parts.append(b",")
             await asyncio.sleep(0)
         part = vectors_BD[start : start + WRITTEN_AT_ONCE]
-        encoded = enumerate(_base64(part) if is_base64 else np.ascontiguousarray(part), start=start)
-        entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in encoded]
+        rows = np.ascontiguousarray(part, dtype="<f4" if is_base64 else None)  # base64 is little-endian on any machine
+        encoded = [base64.b64encode(vector_D.data).decode() for vector_D in rows] if is_base64 else rows
+        numbered = enumerate(encoded, start=start)
+        entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in numbered]
         parts.append(memoryview(dump_json(entries))[1:-1])
     return parts
-
-
-def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
-    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # on any machine
-    return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]
 
 
 @router.get(

@@ -212,6 +212,22 @@ async def test_the_largest_body_gets_in() -> None:
     assert (large.status, empty.status) == (200, 200)
 
 
+async def test_uploads_share_half_of_the_budget_of_bodies() -> None:
+    application = Answering()
+    limit = BodyLimit(application, max_body_bytes=500, max_inflight_bytes=1000, body_timeout_s=1)
+    match = RouteMatch(None, "/documents", frozenset(), Policy(Access.WRITE, lines=lambda: None))
+    scope = SCOPE | {"headers": [(b"content-type", b"application/x-ndjson")], "route_match": match}
+    first, second, third = exchanges = [Exchange() for _ in range(3)]
+    held = asyncio.create_task(first.through(limit, scope))
+    await asyncio.sleep(0.01)
+    await second.through(limit, scope)
+    application.may_begin.set()
+    application.is_read.set()
+    await held
+    await third.through(limit, scope)  # there is room again
+    assert [exchange.status for exchange in exchanges] == [200, 429, 200]
+
+
 @pytest.mark.parametrize("kept", [0, 1])
 async def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
     limit = limit_of(answer)

@@ -1,6 +1,5 @@
 """Requests of pages of other origins, as browsers make them (Fetch standard, "HTTP-network-or-cache fetch")."""
 
-import asyncio
 import threading
 import time
 from typing import Any
@@ -9,12 +8,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access import Cors
-from service.api.request_log import RequestLog
-from service.api.routing import RouteTable
-from service.metrics import Metrics
 from service.runtime import EMBEDDED_READERS, Runtime
 from service.settings import Settings
 from tests.service.api.answers import assert_refused
@@ -118,38 +112,6 @@ def test_a_page_reads_429_and_503(service: TestClient) -> None:
 def test_a_page_reads_that_there_is_a_bug(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.embed.array_response", None)
     assert_readable(service.post("/embed", json={"inputs": "a"}, headers=KEY | {"origin": PAGE}), 500)
-
-
-def test_a_page_reads_that_the_service_ended(service: TestClient) -> None:
-    """The server cancels what does not end in its time."""
-    metrics: Metrics = service.app.state.runtime.metrics  # type: ignore[attr-defined]
-
-    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(1000)
-
-    def through(app: ASGIApp) -> Cors:
-        return Cors(app, origins=[PAGE], methods=["GET"])
-
-    async def cancelled() -> Message:
-        sent: list[Message] = []
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        async def receive() -> Message:
-            return {"type": "http.request"}
-
-        scope = {"type": "http", "method": "GET", "path": "/info", "headers": [(b"origin", PAGE.encode())]}
-        layer = RequestLog(through(endless), metrics=metrics, table=RouteTable([]), answer_through=through)
-        request = asyncio.create_task(layer(scope, receive, send))
-        await asyncio.sleep(0.01)
-        request.cancel()
-        await request
-        return sent[0]
-
-    begin = asyncio.run(cancelled())
-    assert begin["status"] == 503
-    assert (b"access-control-allow-origin", PAGE.encode()) in begin["headers"]
 
 
 @pytest.mark.parametrize("origin", [OTHER, "https://app.example.evil.example", "http://app.example", "null"])

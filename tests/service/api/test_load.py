@@ -227,12 +227,15 @@ async def test_a_search_is_not_made_for_a_client_that_left(gated: Gated, monkeyp
 
 
 async def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(gated: Gated) -> None:
-    async with gated() as (runtime, encoder, client):
-        request = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo", "a", "b"]}))
+    page = "https://app.example"
+    async with gated(cors_origins=page) as (runtime, encoder, client):
+        body, headers = {"inputs": ["hallo", "a", "b"]}, {"origin": page}
+        request = asyncio.create_task(client.post("/embed", json=body, headers=headers))
         await until_queued(runtime, 2)
         request.cancel()  # as the server does when CROSSLET_SHUTDOWN_TIMEOUT_S is over
         response = await request
         assert_refused(response, 503, "NotReady", "CROSSLET_SHUTDOWN_TIMEOUT_S")
+        assert response.headers["access-control-allow-origin"] == page  # which can read it
         assert runtime.pool.depth == 0
         encoder.let()
 

@@ -1,4 +1,3 @@
-import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -9,11 +8,7 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Message, Receive, Scope, Send
 
-from service.api.body_limit import BodyLimit
-from service.api.policy import Access, Policy
-from service.api.routing import RouteMatch
 from service.api.uploads import Line, LineSplitter
 from tests.artifacts import TEXTS
 from tests.service.api.answers import assert_refused
@@ -196,40 +191,6 @@ def test_an_upload_ends_where_the_service_shuts_down(client: TestClient) -> None
     runtime.lifecycle.is_draining = True
     answer = upload(client, *many(3))
     assert_refused(answer, 503, "NotReady", "shutting down; the lines before 1 are done")
-
-
-def test_uploads_share_half_of_the_budget_of_bodies() -> None:
-    """The first goes on while the second is told to come back; after it, there is room again."""
-    answers: list[int] = []
-    is_held = asyncio.Event()
-    may_end = asyncio.Event()
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        is_held.set()
-        await may_end.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def send(message: Message) -> None:
-        answers.extend([message["status"]] if message["type"] == "http.response.start" else [])
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def run() -> None:
-        limit = BodyLimit(app, max_body_bytes=500, max_inflight_bytes=1000, body_timeout_s=1)
-        headers = [(b"content-type", b"application/x-ndjson")]
-        found = RouteMatch(None, "/documents", frozenset(), Policy(Access.WRITE, lines=lambda: None))
-        scope: Scope = {"type": "http", "method": "PUT", "path": "/documents", "headers": headers, "route_match": found}
-        first = asyncio.create_task(limit(scope, receive, send))
-        await is_held.wait()
-        await limit(scope, receive, send)
-        may_end.set()
-        await first
-        await limit(scope, receive, send)
-
-    asyncio.run(run())
-    assert answers == [429, 200, 200]
 
 
 @given(
