@@ -7,7 +7,6 @@ import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from httpx import Response
 from starlette.routing import Route
 
 from service.api.app import ROUTERS
@@ -117,46 +116,26 @@ def test_a_fast_endpoint_with_two_bodies_stops_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/embed", '{"inputs": ["ein Text", "a text"]}'),
-        ("/", '{"inputs": {"source_sentence": "a", "sentences": ["b"]}}'),
-        ("/similarity", '{"inputs": {"pairs": [["a", "b"]]}}'),
-        ("/v1/embeddings", '{"input": "a", "encoding_format": "base64"}'),
-        ("/embed", '{"inputs": []}'),
-        ("/embed", '{"inputs": "a", "dimensions": 0}'),
-        ("/embed", '{"inputs": 3}'),
-        ("/embed", '{"inputs": "\\ud800"}'),
-        ("/embed", "{"),
-        ("/embed", ""),
-        ("/embed", "null"),
-        ("/v1/embeddings", '{"input": [[1, true]]}'),
-        ("/documents/delete", '{"ids": ["a"], "filter": {"x": 1}}'),
-        ("/collections/shop/documents/count", "{}"),
-    ],
-)
-def test_both_ways_give_the_same_answer(client: TestClient, path: str, body: str) -> None:
-    straight, otherwise = (client.post(path, content=body, headers=headers) for headers in (PLAIN, OTHERWISE))
-    assert straight.status_code == otherwise.status_code
-    assert straight.content == otherwise.content
-    timed = {"x-request-id", "x-queue-ms", "x-inference-ms"}
-    assert {k: v for k, v in straight.headers.items() if k not in timed} == {
-        k: v for k, v in otherwise.headers.items() if k not in timed
-    }
-
-
-@pytest.mark.parametrize(
     ("method", "path", "body"),
     [
         ("POST", "/embed", '{"inputs": ["ein Text", "a text"]}'),
+        ("POST", "/embed", '{"inputs": []}'),
+        ("POST", "/embed", '{"inputs": "a", "dimensions": 0}'),
+        ("POST", "/embed", '{"inputs": 3}'),
+        ("POST", "/embed", '{"inputs": "\\ud800"}'),
+        ("POST", "/embed", "{"),
+        ("POST", "/embed", "null"),
         ("POST", "/", '{"inputs": {"source_sentence": "a", "sentences": ["b"]}}'),
         ("POST", "/", '{"inputs": {"source_sentence": "a", "sentences": [1]}}'),
         ("POST", "/similarity", '{"inputs": {"pairs": [["a", "b"]]}}'),
+        ("POST", "/v1/embeddings", '{"input": "a", "encoding_format": "base64"}'),
         ("POST", "/v1/embeddings", '{"input": [[1, true]]}'),
         ("POST", "/v1/rerank", '{"query": "a", "documents": [{"text": "b"}]}'),
         ("POST", "/rerank", '{"query": "a", "texts": ["b"]}'),
         ("POST", "/rerank", '{"query": "a", "texts": [1]}'),
         ("POST", "/documents/count", '{"filter": {"a": 1}}'),
+        ("POST", "/documents/delete", '{"ids": ["a"], "filter": {"x": 1}}'),
+        ("POST", "/collections/shop/documents/count", "{}"),
         ("PUT", "/documents", '{"documents": [{"id": "a", "text": "b", "metadata": {"a": 1}}]}'),
         ("PUT", "/documents", '{"documents": [{"id": "a", "text": "b"}, {"id": "a"}]}'),
         ("PUT", "/documents", '{"documents": [{"id": "a", "text": "b", "metadata": {"a": 12345678901234567890}}]}'),
@@ -167,18 +146,16 @@ def test_both_ways_give_the_same_answer(client: TestClient, path: str, body: str
         ("PATCH", "/documents/z", '{"metadata": []}'),
     ],
 )
-def test_a_long_body_gives_the_same_answer_as_a_short_one(
-    client: TestClient, method: str, path: str, body: str
-) -> None:
-    for headers in (PLAIN, OTHERWISE):
-        short, long = (client.request(method, path, content=one, headers=headers) for one in (body, body + PADDING))
-        assert long.status_code == short.status_code
-        assert _without_ids(long) == _without_ids(short)
+def test_both_ways_and_both_lengths_give_the_same_answer(client: TestClient, method: str, path: str, body: str) -> None:
+    def answer(content: str, headers: dict[str, str]) -> object:
+        response = client.request(method, path, content=content, headers=headers)
+        kept = {k: v for k, v in response.headers.items() if k not in {"x-request-id", "x-queue-ms", "x-inference-ms"}}
+        json_ = response.json()
+        own = {"id": None, "revision": None} if isinstance(json_, dict) else {}
+        return response.status_code, {**json_, **own} if own else json_, kept
 
-
-def _without_ids(response: Response) -> object:
-    answer = response.json()
-    return {**answer, "id": None, "revision": None} if isinstance(answer, dict) else answer
+    first, *others = [answer(body + padding, way) for padding in ("", PADDING) for way in (PLAIN, OTHERWISE)]
+    assert all(other == first for other in others)
 
 
 def test_a_search_finds_the_same_both_ways(client: TestClient) -> None:

@@ -80,14 +80,6 @@ def test_without_a_reranker_texts_are_ordered_by_cosine(client: TestClient, tiny
     np.testing.assert_allclose(in_order(ranked(client, QUERY, list(TEXTS), raw_scores=True)), expected, atol=1e-6)
 
 
-def test_an_answer_names_the_bi_encoder_that_stands_in(client: TestClient) -> None:
-    named = "tiny (bi-encoder)"
-    for path in PATHS:
-        response = client.post(path, json={"query": QUERY, "documents": list(TEXTS)})
-        assert (response.json()["model"], response.headers["x-reranker"]) == (named, named)
-    assert client.post("/rerank", json={"query": QUERY, "texts": ["a"]}).headers["x-reranker"] == named
-
-
 def test_a_model_named_in_any_alphabet_is_named_in_the_header(serve: Serve, tmp_path: Path) -> None:
     build_artifact(tmp_path / "model", name="模型\n1")
     response = serve(model=tmp_path / "model").post("/rerank", json={"query": QUERY, "documents": ["a"]})
@@ -231,15 +223,6 @@ def test_documents_may_be_objects_with_a_text(client: TestClient) -> None:
         for documents in (objects, list(TEXTS), [*objects[:3], *TEXTS[3:]])
     ]
     assert answers[0] == answers[1] == answers[2]
-
-
-def test_null_is_the_default(client: TestClient) -> None:
-    plain = client.post("/rerank", json={"query": QUERY, "texts": list(TEXTS)}).json()
-    nulls = {"raw_scores": None, "return_text": None, "truncate": None, "truncation_direction": None}
-    assert client.post("/rerank", json={"query": QUERY, "texts": list(TEXTS)} | nulls).json() == plain
-    body = {"query": QUERY, "documents": list(TEXTS)}
-    answer = client.post("/v2/rerank", json=body | {"top_n": None, "return_documents": None, "model": None}).json()
-    assert answer["results"] == client.post("/v2/rerank", json=body).json()["results"]
 
 
 @pytest.mark.parametrize(

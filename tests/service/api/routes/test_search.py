@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.schemas.search import SearchRequest
 from tests.artifacts import DIM, TEXTS, build_artifact, write_manifest
 from tests.service.api.answers import assert_refused, found, nested, put, put_texts, search
 from tests.service.conftest import Serve
@@ -252,11 +251,6 @@ def test_vectors_count_towards_the_size_of_an_answer(filled: TestClient, monkeyp
     assert filled.post("/search", json={"query": "hallo", "include": []}).status_code == 200
     answer = filled.post("/search", json={"query": "hallo", "include": ["vector"]})
     assert_refused(answer, 422, "Validation", "500", "vector")
-
-
-def test_every_way_to_ask_is_named_where_none_is_used() -> None:
-    with pytest.raises(ValueError, match="query or queries, or vector, or like"):
-        SearchRequest.model_validate({"top_k": 3})
 
 
 @pytest.fixture

@@ -78,6 +78,8 @@ def test_options_of_a_comparisons_parameters_are_refused_too(client: TestClient)
         (TEXTS, {"return_documents": False, "top_n": None, "truncation_direction": "Right", "raw_scores": False}),
         (DOCUMENTS, {"raw_scores": False, "max_chunks_per_doc": 1, "max_tokens_per_doc": 4096, "model": "any"}),
         (DOCUMENTS, {"max_tokens_per_doc": None, "return_embeddings": False}),
+        (DOCUMENTS, {"top_n": None, "return_documents": None, "model": None}),
+        (TEXTS, {"raw_scores": None, "return_text": None, "truncate": None, "truncation_direction": None}),
     ],
 )
 def test_what_changes_nothing_is_taken(
