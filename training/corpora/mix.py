@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import compress, islice, product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,29 +32,7 @@ BATCH_PAIRS = 5_000  # filtered at once
 SPOOL = ".spool.tsv"  # pairs of one source and language that passed the filters, before the cap
 
 
-@dataclass(frozen=True)
-class CorpusReport:
-    """How many pairs were kept and dropped, counted while a corpus is built."""
-
-    kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # (source, language) -> pairs
-    dropped: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # (source, language) -> reason -> pairs
-
-    def reasons(self, language: str | None = None) -> dict[str, int]:
-        """Return the number of dropped pairs by reason, of one language or in all."""
-        total: Counter[str] = Counter()
-        for (_, pair_language), counts in self.dropped.items():
-            if language in (pair_language, None):
-                total.update(counts)
-        return dict(+total)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the content of `report.json`."""
-        return {
-            "pairs": self.kept.total(),
-            "dropped": self.reasons(),
-            "kept": {"/".join(name): count for name, count in self.kept.items()},
-            "dropped_of_each": {"/".join(name): dict(+counts) for name, counts in self.dropped.items()},
-        }
+Name = tuple[str, str]  # source, language
 
 
 def build_corpus(
@@ -71,7 +48,8 @@ def build_corpus(
     check_sources(config, languages, data)
     evaluation = EvaluationSentences.from_folder((scored or data) / "eval")
     generator = np.random.default_rng(seed)
-    report = CorpusReport()
+    kept: Counter[Name] = Counter()
+    dropped: dict[Name, Counter[str]] = {}  # by reason
     with (
         CorpusWriter(out, languages, list(config.sources)) as writer,
         tqdm(desc="corpus", unit=" pairs", unit_scale=True) as progress,
@@ -82,25 +60,40 @@ def build_corpus(
                 path = find_pair_file(data / "parallel", source, language)
                 if path is None:
                     continue
-                dropped = report.dropped[source, language] = Counter[str]()
-                lines = read_pair_file(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
-                fit_count = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
+                counts = dropped[source, language] = Counter[str]()
+                lines = read_pair_file(path, language, on_bad_line=config.on_bad_line, dropped=counts)
+                fit_count = _spool(lines, pair_filter, counts, out / SPOOL, progress)
                 limit = config.sources[source].max_pairs
                 chosen = _sample(fit_count, config.max_pairs if limit is None else limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
                     noise = list(noisy_pairs(batch, config.noise, seed=seed)) if config.noise else []
-                    copies = pair_filter.without_leaks(noise, dropped)
+                    copies = pair_filter.without_leaks(noise, counts)
                     writer.add([*batch, *copies], language=language, source=source)
-                    report.kept[source, language] += len(batch) + len(copies)
-                dropped["over the cap"] = fit_count - int(chosen.sum())
-            if not any(report.kept[source, language] for source in config.sources):
-                reasons = report.reasons(language) or "its files are empty"
+                    kept[source, language] += len(batch) + len(copies)
+                counts["over the cap"] = fit_count - int(chosen.sum())
+            if not any(kept[source, language] for source in config.sources):
+                of_language = [counts for (_, name), counts in dropped.items() if name == language]
+                reasons = _total(of_language) or "its files are empty"
                 raise CorpusError(f"no parallel text for {language!r} is left of {data / 'parallel'}: {reasons}")
     (out / SPOOL).unlink()
     check_no_leakage(Corpus.load(out).texts, evaluation)
-    summary = {**report.summary(), "evaluation_sentences_excluded": len(evaluation)}
-    write_json_atomically(out / "report.json", summary)
-    logger.info("corpus: %d pairs; dropped %s", report.kept.total(), report.reasons())
+    report = {
+        "pairs": kept.total(),
+        "dropped": _total(dropped.values()),
+        "kept": {"/".join(name): count for name, count in kept.items()},
+        "dropped_of_each": {"/".join(name): dict(+counts) for name, counts in dropped.items()},
+        "evaluation_sentences_excluded": len(evaluation),
+    }
+    write_json_atomically(out / "report.json", report)
+    logger.info("corpus: %d pairs; dropped %s", report["pairs"], report["dropped"])
+
+
+def _total(counts: Iterable[Counter[str]]) -> dict[str, int]:
+    """The sum of several counts, without zeros."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(+total)
 
 
 def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:

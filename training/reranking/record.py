@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from training.corpora.catalog import load_catalog
-from training.reranking.collection import Collection
 from training.reranking.config import RerankConfig
 from training.reranking.data import RerankData
 from training.reranking.negatives import aligned_pairs, random_negatives
@@ -19,9 +18,8 @@ GATE_QUESTIONS = 100  # of validation: what the exporter's quality gate is measu
 GATE_CANDIDATES = 20  # each
 CALIBRATION_QUESTIONS = 100  # of each source: pairs that the exporter fixes the steps of activations by
 
-RankingScores = Mapping[
-    str, Mapping[str, Mapping[str, Mapping[str, float]]]
-]  # set -> scorer -> metric -> couple -> x 100
+# set -> scorer -> metric -> couple -> score x 100
+RankingScores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 
 def write_record(
@@ -60,20 +58,22 @@ def by_metric(scores: RankingScores) -> dict[str, dict[str, Mapping[str, float]]
 
 def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]:
     """Return each source with its licence and how many questions, or sentences of stage 1, it has."""
-    known = load_catalog()
-    counts = {source.label: len(kept.questions) for source, kept in zip(config.train, data.training, strict=True)} | {
-        source: len(data.parallel([source])) for source in (config.xpi.sources if config.xpi else ())
-    }
-    titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
-    rows = [(*titles.get(source, (source, "see the source", "")), count) for source, count in counts.items()]
-    return [dict(zip(("source", "licence", "url", "pairs"), row, strict=True)) for row in rows]
+    counts = {source.label: len(kept.questions) for source, kept in zip(config.train, data.training, strict=True)}
+    counts |= {source: len(data.parallel([source])) for source in (config.xpi.sources if config.xpi else ())}
+    rows = []
+    for source, count in counts.items():
+        entry = load_catalog().get(source)
+        about = (entry.title, entry.licence, entry.url) if entry else (source, "see the source", "")
+        rows.append(dict(zip(("source", "licence", "url", "pairs"), (*about, count), strict=True)))
+    return rows
 
 
 def calibration_pairs(config: RerankConfig, data: RerankData) -> list[tuple[str, str]]:
     """Return queries with passages that answer them and others, mixed by language as in training."""
     pairs_read = []
     for collection in data.training:
-        few = _spread(collection, CALIBRATION_QUESTIONS)
+        step = max(1, -(-len(collection.questions) // CALIBRATION_QUESTIONS))
+        few = collection.with_questions(collection.questions[::step])
         pairs = aligned_pairs(few, random_negatives(few, 1, seed=config.seed))
         pairs_read += [(pair.query, pair.passage) for pair in mixed(pairs, config.languages, seed=config.seed)]
     return list(dict.fromkeys(pairs_read))
@@ -90,9 +90,3 @@ def ranking_gate(config: RerankConfig, data: RerankData) -> dict[str, Any]:
         "candidates": [[new_index[index] for index in row.tolist()] for row in ranking_set.candidates],
         "positives": [sorted(new_index[index] for index in row) for row in ranking_set.positives],
     }
-
-
-def _spread(collection: Collection, count: int) -> Collection:
-    """At most so many questions, evenly spaced."""
-    step = -(-len(collection.questions) // count)
-    return collection.with_questions(collection.questions[:: max(1, step)])
