@@ -60,11 +60,6 @@ class TextPair:
     label: float
     question: int | None = None
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the sides are in two languages."""
-        return self.languages[0] != self.languages[1]
-
 
 def stages_of(
     strategy: Strategy, pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int

@@ -14,18 +14,14 @@ from training.reranking.config import load_rerank_config
 from training.reranking.trainer import BEST, LAST
 
 
-def write_config(path: Path, values: dict) -> Path:
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    return path
-
-
-def run(config: Path, data: Path, out: Path, *more: str) -> int:
-    return main(["--config", str(config), "--data", str(data), "--out", str(out), *more])
+def run(values: dict, data: Path, out: Path) -> int:
+    config = out.with_suffix(".yaml")
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return main(["--config", str(config), "--data", str(data), "--out", str(out)])
 
 
 def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "small.yaml", settings(base))
-    assert run(config, data, tmp_path / "out") == 0
+    assert run(settings(base), data, tmp_path / "out") == 0
     scores = json.loads((tmp_path / "out/final/scores.json").read_text())
     assert scores.keys() == {"xset"}
     assert scores["xset"].keys() == {"re-ranker", "BM25", "bi-encoder"}
@@ -37,7 +33,7 @@ def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: P
     assert json.loads((tmp_path / "out/final/best/acc1.json").read_text())["acc@1"] == max(dev)
     assert json.loads((tmp_path / "out/final/last/acc1.json").read_text())["acc@1"] == dev[-1]
     done = (tmp_path / "out/xpr/done.json").stat().st_mtime_ns
-    assert run(config, data, tmp_path / "out") == 0  # nothing is left to do
+    assert run(settings(base), data, tmp_path / "out") == 0  # nothing is left to do
     assert (tmp_path / "out/xpr/done.json").stat().st_mtime_ns == done
 
 
@@ -48,7 +44,7 @@ def test_body_is_made_first_and_bi_encoder_taught_last(data: Path, tmp_path: Pat
     teaching = {"encoder": str(student), "stage": {"epochs": 1.0, "batch_size": 8, "learning_rate": 1.0e-3}}
     values = settings(base, body=body, teach=teaching)
     values["measure"]["bi_encoder"] = str(student)
-    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    assert run(values, data, tmp_path / "out") == 0
     model, tokenizer, _ = load_cross_encoder(tmp_path / "out/final/best")
     assert len(model.encoder.body.encoder.layer) == 2
     assert model.encoder.config.bottleneck_size == 16
@@ -62,7 +58,7 @@ def test_body_is_made_first_and_bi_encoder_taught_last(data: Path, tmp_path: Pat
 def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path: Path) -> None:
     values = settings(base, strategy="cascade", measure={"sets": []})
     del values["xpi"]
-    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    assert run(values, data, tmp_path / "out") == 0
     assert (tmp_path / "out/xpr-1/best/reranker.json").is_file()
     assert (tmp_path / "out/xpr-2/best/reranker.json").is_file()
 
@@ -84,8 +80,7 @@ def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path:
 def test_what_cannot_run_is_refused_in_one_sentence(
     changes: dict, complaint: str, base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = write_config(tmp_path / "small.yaml", settings(base, **changes))
-    assert run(config, data, tmp_path / "out") == 2
+    assert run(settings(base, **changes), data, tmp_path / "out") == 2
     error = capsys.readouterr().err.split("error: ")[1]
     assert re.search(complaint, error)
 
@@ -98,7 +93,7 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert encoder["xset_mrr"].keys() == {"mixed", "en-en", "en-xx", "xx-en", "xx-xx"}
     values = settings(base, measure={"sets": []})
     del values["xpi"]
-    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    assert run(values, data, tmp_path / "out") == 0
     model = str(tmp_path / "out/final/best")
     capsys.readouterr()
     arguments = [model, "--data", str(data), "--sets", "rerank", "--queries", "2", "--baseline", str(base)]
