@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from service.offline.mining import MARGIN_NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
-from training.evaluation.lines import LANGUAGE, check_unique, find_file, read_rows
+from training.evaluation.lines import LANGUAGE, by_id, find_file, read_rows
 from training.evaluation.vectors import Encode, nearest
 
 GOLD = re.compile(rf"(?P<stem>(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\.\w+)\.gold(\.gz)?")
@@ -91,10 +91,8 @@ def best_margins(
     left_row_U, left_place_N = different(left_ND)
     right_row_V, right_place_M = different(right_MD)
     left_UD, right_VD = left_ND[left_row_U], right_MD[right_row_V]
-    margins = ratio_margins(
-        Neighbours(*nearest(left_UD, right_VD, k)),
-        Neighbours(*nearest(right_VD, left_UD, k)),
-    )
+    neighbours = nearest(left_UD, right_VD, k), nearest(right_VD, left_UD, k)
+    margins = ratio_margins(*(Neighbours(*side) for side in neighbours))
     return TextMargins(margins, left_place_N, right_place_M)
 
 
@@ -156,11 +154,11 @@ def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = N
 
 
 def evaluate_mining(
-    encode: Encode, found: Mapping[str, Callable[[], MiningRows]], *, threshold: float | None
+    encode: Encode, tasks: Mapping[str, Callable[[], MiningRows]], *, threshold: float | None
 ) -> dict[str, dict[str, float]]:
     """Metric -> label -> score, without a threshold if no mined pair was correct."""
     scores: dict[str, dict[str, float]] = {}
-    for label, read in found.items():
+    for label, read in tasks.items():
         left, right, gold = read()
         text = best_margins(encode(left), encode(right))
         mining = score_mining(mine_pairs(text), gold, threshold=threshold)
@@ -172,7 +170,4 @@ def evaluate_mining(
 
 
 def _read_texts(path: Path) -> dict[str, str]:
-    """id -> text, in the order of the file."""
-    rows = read_rows(path, "id<TAB>text")
-    check_unique(path, [identity for identity, _ in rows], "id")
-    return {row[0]: row[1] for row in rows}
+    return by_id(path, [(identity, text) for identity, text in read_rows(path, "id<TAB>text")])

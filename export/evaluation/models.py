@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
         raise EvaluationError(str(exc)) from exc
 
     def encode_chunk(texts: list[str]) -> NDArray[np.float32]:
-        return np.stack([one.vector for one in encoder.encode_all(texts)])
+        return np.stack([encoding.vector for encoding in encoder.encode_all(texts)])
 
     def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
         texts = [prompt + text for text in texts]
@@ -60,28 +61,27 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
     )
 
 
-class ServedReranker:
-    """As many threads as there are CPUs; a score is the same on each.
+def served_reranker(folder: Path) -> Scorer:
+    """The scorer of an artifact, on as many threads as there are CPUs; a score is the same on each.
 
     Raises: EvaluationError: the folder is no whole artifact of a re-ranker.
     """
+    try:
+        reranker = Reranker.load(folder)
+    except ArtifactError as exc:
+        raise EvaluationError(str(exc)) from exc
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            self._reranker = Reranker.load(folder)
-        except ArtifactError as exc:
-            raise EvaluationError(str(exc)) from exc
+    def score(query: str, passage: str) -> np.float32:
+        return np.float32(reranker.score(reranker.tokenize(query, passage)))
 
-    def __call__(self, found: RankingSet) -> list[NDArray[np.float32]]:
-        """Of each query's candidates."""
+    def score_candidates(ranking_set: RankingSet) -> QueryScores:
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return [
-                np.array(list(pool.map(self._score, [query] * len(row), (found.passages[index] for index in row))))
-                for query, row in zip(found.queries, found.candidates, strict=True)
+                np.array(list(pool.map(partial(score, query), (ranking_set.passages[index] for index in row))))
+                for query, row in zip(ranking_set.queries, ranking_set.candidates, strict=True)
             ]
 
-    def _score(self, query: str, passage: str) -> np.float32:
-        return np.float32(self._reranker.score(self._reranker.tokenize(query, passage)))
+    return score_candidates
 
 
 def is_served_reranker(folder: Path) -> bool:
@@ -99,34 +99,29 @@ def is_served_reranker(folder: Path) -> bool:
 
 def probabilities(logits: Scorer) -> Scorer:
     """Scores in [0, 1] of a scorer that gives logits."""
-    return lambda found: [torch.from_numpy(logit_N).double().sigmoid().numpy() for logit_N in logits(found)]
+    return lambda ranking_set: [torch.from_numpy(row).double().sigmoid().numpy() for row in logits(ranking_set)]
 
 
-@dataclass(frozen=True)
-class TwoStageScorer:
-    """The first `rerank_k` candidates of `first` by both scores, then the others: as a search with `rerank`.
+def two_stage_scorer(first: Scorer, second: Scorer, rerank_k: int, weight: Weight) -> Scorer:
+    """Ranks the first `rerank_k` candidates of `first` by both scores, then the others, as a search with `rerank`.
 
-    Args:
-        first: cosines.  second: scores in [0, 1].
-        weight: of the second: the service's `rerank_weight`.
+    Args:    first: cosines.  second: scores in [0, 1].  weight: of the second: the service's `rerank_weight`.
+    Returns: a scorer that gives minus the rank of each candidate.
     """
 
-    first: Scorer
-    second: Scorer
-    rerank_k: int
-    weight: Weight
-
-    def __call__(self, found: RankingSet) -> QueryScores:
-        """Minus the rank of each candidate."""
-        first = self.first(found)
-        orders = [np.argsort(-score_N, kind="stable") for score_N in first]
-        heads = [row[order[: self.rerank_k]] for row, order in zip(found.candidates, orders, strict=True)]
+    def score(ranking_set: RankingSet) -> QueryScores:
+        cosines = first(ranking_set)
+        orders = [np.argsort(-cosine_N, kind="stable") for cosine_N in cosines]
+        heads = [row[order[:rerank_k]] for row, order in zip(ranking_set.candidates, orders, strict=True)]
+        seconds = second(replace(ranking_set, candidates=heads))
         ranks = []
-        for order, cosine_N, score_K in zip(orders, first, self.second(replace(found, candidates=heads)), strict=True):
-            head = order[: self.rerank_k]
-            both_K = with_reranker(cosine_N[head].astype(np.float64), score_K.astype(np.float64), self.weight)
-            reranked = head[np.argsort(-both_K, kind="stable")]
+        for order, cosine_N, score_K in zip(orders, cosines, seconds, strict=True):
+            head = order[:rerank_k]
+            both_K = with_reranker(cosine_N[head].astype(np.float64), score_K.astype(np.float64), weight)
             rank_N = np.empty(len(order), dtype=np.float32)
-            rank_N[np.concatenate([reranked, order[self.rerank_k :]])] = np.arange(len(order))
+            rank_N[head[np.argsort(-both_K, kind="stable")]] = np.arange(len(head))
+            rank_N[order[rerank_k:]] = np.arange(len(head), len(order))
             ranks.append(-rank_N)
         return ranks
+
+    return score

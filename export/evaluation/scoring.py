@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
-from export.evaluation.models import ServedReranker, TwoStageScorer, is_served_reranker, load_model, probabilities
+from export.evaluation.models import is_served_reranker, load_model, probabilities, served_reranker, two_stage_scorer
 from export.evaluation.search import SearchSet, evaluate_search, read_search
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, Failure, evaluate_bitext, find_bitext, worst_failures
@@ -66,7 +66,7 @@ class Encoders:
 
 
 def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]:
-    """Of a re-ranker, or of an encoder with its worst failures where they are asked for.
+    """The scores of a re-ranker, or of an encoder, with its worst failures if --failures asks for them.
 
     Raises: EvaluationError: the model or a set is missing or malformed.
     """
@@ -78,28 +78,30 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
     scores = evaluate_folder(
         model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
     )
-    return scores, find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
+    failures = [
+        failure
+        for folder in (folders_under(_root(options.data)) if options.failures else [])
+        for failure in worst_failures(model.encode, _chosen_bitext(folder, choice), options.failures)
+    ]
+    return scores, failures
 
 
 def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
-    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them, or whose first ones are re-ranked."""
-    own = _own_scorer(Path(options.model))
+    """The cross-encoder, BM25, and the bi-encoder to compare with, or whose first passages are re-ranked."""
+    folder = Path(options.model)
+    if is_cross_encoder(folder):
+        model, tokenizer, facts = load_cross_encoder(folder)
+        own: Scorer = CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
+    else:
+        own = served_reranker(folder)
     if options.baseline is None:
         return {"": own, "_bm25": bm25}
     encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
     first = BiEncoderScorer(each_text_once(encoder.encode_query), each_text_once(encoder.encode_document))
     if options.rerank_k is not None:
         scores = probabilities(own) if isinstance(own, CrossEncoderScorer) else own
-        own = TwoStageScorer(first, scores, options.rerank_k, options.rerank_weight)
+        own = two_stage_scorer(first, scores, options.rerank_k, options.rerank_weight)
     return {"": own, "_bm25": bm25, "_bi_encoder": first}
-
-
-def _own_scorer(folder: Path) -> Scorer:
-    """Of an artifact, or of a checkpoint."""
-    if not is_cross_encoder(folder):
-        return ServedReranker(folder)
-    model, tokenizer, facts = load_cross_encoder(folder)
-    return CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
 
 
 def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Choice:
@@ -115,27 +117,10 @@ def evaluate_folder(
     Args:   query, document: encoders for retrieval and search; None: `encode`.
     Raises: EvaluationError: there is no such folder, no set in it, or a line of a set is malformed.
     """
-    root = _root(data)
     once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
     encoders = Encoders(once[encode], once[query or encode], once[document or encode])
-    scores: MetricScores = {}
-    for folder in folders_under(root):
-        name = "_".join(folder.relative_to(root).parts) or root.resolve().name
-        for kind in choice.kinds:
-            found = {
-                f"{name}{metric}": values
-                for metric, values in SCORE_KIND[kind](encoders, folder, choice).items()
-                if values
-            }
-            if found:
-                logger.info("scored %s: %s", kind, name)
-            scores |= found
-    if not scores:
-        among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
-        raise EvaluationError(
-            f"{root} has no evaluation set for {', '.join(choice.kinds)}{among}; docs/guide/evaluate.md has the layouts"
-        )
-    return scores
+    kinds = {kind: partial(SCORE_KIND[kind], encoders) for kind in choice.kinds}
+    return _evaluate(kinds, data, choice)
 
 
 def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice) -> MetricScores:
@@ -145,26 +130,26 @@ def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice)
     """
     if choice.kinds != ("rerank",):
         raise EvaluationError("a cross-encoder has no embeddings; score it with --sets rerank")
+    return _evaluate({"rerank": partial(rerank_scores, scorers)}, data, choice)
+
+
+def _evaluate(kinds: Mapping[str, Callable[[Path, Choice], MetricScores]], data: Path, choice: Choice) -> MetricScores:
     root = _root(data)
     scores: MetricScores = {}
     for folder in folders_under(root):
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
-        scores |= {f"{name}{metric}": values for metric, values in rerank_scores(scorers, folder, choice).items()}
+        for kind, score in kinds.items():
+            found = {f"{name}{metric}": values for metric, values in score(folder, choice).items() if values}
+            if found:
+                logger.info("scored %s: %s", kind, name)
+            scores |= found
     if not scores:
-        raise EvaluationError(f"{root} has no evaluation set for rerank; docs/guide/rerank-training.md has the layouts")
+        guide = "rerank-training" if choice.kinds == ("rerank",) else "evaluate"
+        among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
+        raise EvaluationError(
+            f"{root} has no evaluation set for {', '.join(choice.kinds)}{among}; docs/guide/{guide}.md has the layouts"
+        )
     return scores
-
-
-def find_failures(encode: Encode, data: Path, choice: Choice, count: int) -> list[Failure]:
-    """The worst retrieval errors in every chosen bitext set below `data`.
-
-    Raises: EvaluationError: there is no such folder.
-    """
-    return [
-        failure
-        for folder in folders_under(_root(data))
-        for failure in worst_failures(encode, _chosen_bitext(folder, choice), count)
-    ]
 
 
 def _root(data: Path) -> Path:
@@ -184,9 +169,9 @@ def _sts(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
 
 
 def _paraphrase(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
-    found = find_paraphrases(folder)
-    languages = [language for language in found if choice.allows([language])]
-    scores = evaluate_paraphrases(encoders.text, found, languages)
+    sets = find_paraphrases(folder)
+    languages = [language for language in sets if choice.allows([language])]
+    scores = evaluate_paraphrases(encoders.text, sets, languages)
     return {f"_{metric}": with_average(values) for metric, values in scores.items()}
 
 
@@ -200,12 +185,11 @@ def _chosen_bitext(folder: Path, choice: Choice) -> dict[str, Bitext]:
 
 
 def _mining(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
-    aligned = find_bitext(folder).items()
-    found: dict[str, Callable[[], MiningRows]] = {
-        label: partial(aligned_rows, bitext) for label, bitext in aligned if choice.allows(bitext.languages)
+    tasks: dict[str, Callable[[], MiningRows]] = {
+        label: partial(aligned_rows, bitext) for label, bitext in _chosen_bitext(folder, choice).items()
     }
-    found |= {label: files.read for label, files in find_mining(folder).items() if choice.allows(files.languages)}
-    scores = evaluate_mining(encoders.text, found, threshold=choice.threshold)
+    tasks |= {label: files.read for label, files in find_mining(folder).items() if choice.allows(files.languages)}
+    scores = evaluate_mining(encoders.text, tasks, threshold=choice.threshold)
     thresholds = scores.pop("mining_threshold", {})  # an average of thresholds means nothing
     return {
         **{f"_{metric}": with_average(values) for metric, values in scores.items()},

@@ -4,6 +4,8 @@
     queries.jsonl     id, language, kind, split (dev or test), text, document (the answer's id; null: no answer)
 
 Each plain or .gz. Thresholds are chosen on dev; everything else is measured on test.
+
+Shapes: Q queries, A answered test queries, N documents, D dims.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import skew
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from service.blending import hybrid_score
@@ -31,6 +34,7 @@ RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
 RANK_CONSTANT = 60
 Values = dict[str, float]
+Groups = Mapping[str, NDArray[np.int64]]  # language or kind, or "all" -> rows
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ def read_search(folder: Path) -> SearchSet | None:
     documents_path, queries_path = (path for path in paths if path)
     documents = read_json_lines(documents_path, ("id", "language", "text"))
     rows = read_json_lines(queries_path, ("id", "language", "kind", "split", "text"))
-    for path, found in ((documents_path, documents), (queries_path, rows)):
-        check_unique(path, [row["id"] for row in found], "id")
+    check_unique(documents_path, [row["id"] for row in documents], "id")
+    check_unique(queries_path, [row["id"] for row in rows], "id")
     index = {row["id"]: number for number, row in enumerate(documents)}
     unknown = [row["id"] for row in rows if row.get("document") is not None and row["document"] not in index]
     if unknown:
@@ -76,23 +80,59 @@ def read_search(folder: Path) -> SearchSet | None:
     return SearchSet([row["text"] for row in documents], queries)
 
 
-def evaluate_search(encode_query: Encode, encode_document: Encode, found: SearchSet) -> dict[str, Values]:
+@dataclass(frozen=True)
+class Answered:
+    """The test queries that have an answer, the answers' documents, and groups of these queries."""
+
+    row_A: NDArray[np.int64]
+    document_A: NDArray[np.int64]
+    by_language: Groups
+    by_kind: Groups
+
+    @classmethod
+    def of(cls, search_set: SearchSet) -> Answered:
+        """Raises: EvaluationError: no test query has an answer."""
+        queries = search_set.queries
+        rows = [row for row, query in enumerate(queries) if query.document is not None and not query.is_dev]
+        if not rows:
+            raise EvaluationError("no test query of the search set has an answer")
+        groups = [_groups([getattr(queries[row], name) for row in rows]) for name in ("language", "kind")]
+        return cls(np.array(rows), np.array([queries[row].document for row in rows]), *groups)
+
+    def ranks(self, score_QN: NDArray[np.floating]) -> NDArray[np.int64]:
+        """The rank of each answer, (A,); a tied document ranks above the answer."""
+        score_AN = score_QN[self.row_A].astype(np.float32)
+        own_A1 = np.take_along_axis(score_AN, self.document_A[:, None], axis=1)
+        rank_A: NDArray[np.int64] = (score_AN >= own_A1).sum(axis=1)
+        return rank_A
+
+
+def _groups(names: list[str]) -> Groups:
+    """Name -> its rows; "all" has every row."""
+    return {
+        **{name: np.flatnonzero(np.array(names) == name) for name in sorted(set(names))},
+        "all": np.arange(len(names)),
+    }
+
+
+def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: SearchSet) -> dict[str, Values]:
     """Metric -> language, kind or detail -> score x 100; cosines and counts are unscaled."""
-    texts = [query.text for query in found.queries]
-    query_QD, document_ND = unit_rows(encode_query(texts)), unit_rows(encode_document(found.documents))
+    texts, documents = [query.text for query in search_set.queries], search_set.documents
+    query_QD, document_ND = unit_rows(encode_query(texts)), unit_rows(encode_document(documents))
     cosine_QN = query_QD @ document_ND.T
     centre_D = document_ND.mean(axis=0)
     centred_QN = unit_rows(query_QD - centre_D) @ unit_rows(document_ND - centre_D).T
-    scores = {
-        **_ranking(cosine_QN, found),
-        **_first(centred_QN, found, "_centred"),
-        **_hybrid(cosine_QN, service_scores(texts, found.documents), found),
-        **_first(bm25_scores(texts, found.documents), found, "_bm25"),
-        **_first(character_scores(texts, found.documents), found, "_tfidf"),
-        "_hubs": _hubs(cosine_QN, found),
-        "_unrelated": {"mean_cosine": _mean_of_nouns(query_QD, found)},
+    answered = Answered.of(search_set)
+    return {
+        **_ranking(answered, cosine_QN),
+        **_top1(answered, centred_QN, "_centred"),
+        **_hybrid(answered, cosine_QN, service_scores(texts, documents)),
+        **_top1(answered, bm25_scores(texts, documents), "_bm25"),
+        **_top1(answered, character_scores(texts, documents), "_tfidf"),
+        "_hubs": _hubs(answered, cosine_QN),
+        "_unrelated": {"mean_cosine": _mean_of_nouns(query_QD, search_set)},
+        **_thresholds(cosine_QN, search_set),
     }
-    return scores | _thresholds(cosine_QN, found)
 
 
 def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float64]:
@@ -127,50 +167,46 @@ def character_scores(queries: list[str], documents: list[str]) -> NDArray[np.flo
     """Cosine of TF-IDF over n-grams of two to four characters within words: (Q, N)."""
     vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
     document_NT = vectorizer.fit_transform(documents)
-    found: NDArray[np.float32] = (vectorizer.transform(queries) @ document_NT.T).toarray().astype(np.float32)
-    return found
+    score_QN: NDArray[np.float32] = (vectorizer.transform(queries) @ document_NT.T).toarray().astype(np.float32)
+    return score_QN
 
 
-def _ranking(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Values]:
+def _ranking(answered: Answered, score_QN: NDArray[np.float32]) -> dict[str, Values]:
     """Top-1, top-3 and MRR by language, and top-1 by kind; top-1 with 95 % intervals."""
-    rank_Q, answered = _ranks(score_QN, found)
-    by_language, by_kind = _groups(answered, "language"), _groups(answered, "kind")
+    rank_A, by_language, by_kind = answered.ranks(score_QN), answered.by_language, answered.by_kind
     return {
-        "_top1": _means(rank_Q == 1, by_language),
-        **_intervals(rank_Q == 1, by_language, "_top1"),
-        "_top3": _means(rank_Q <= 3, by_language),
-        "_mrr": _means(1 / rank_Q, by_language),
-        "_top1_by_kind": _means(rank_Q == 1, by_kind),
-        **_intervals(rank_Q == 1, by_kind, "_top1_by_kind"),
+        "_top1": _means(rank_A == 1, by_language),
+        **_intervals(rank_A == 1, by_language, "_top1"),
+        "_top3": _means(rank_A <= 3, by_language),
+        "_mrr": _means(1 / rank_A, by_language),
+        "_top1_by_kind": _means(rank_A == 1, by_kind),
+        **_intervals(rank_A == 1, by_kind, "_top1_by_kind"),
         "_queries": {name: float(len(rows)) for name, rows in by_language.items()},
     }
 
 
-def _first(score_QN: NDArray[np.float32], found: SearchSet, name: str) -> dict[str, Values]:
+def _top1(answered: Answered, score_QN: NDArray[np.floating], name: str) -> dict[str, Values]:
     """Top-1 of another ranking, by language and by kind."""
-    rank_Q, answered = _ranks(score_QN, found)
+    is_first_A = answered.ranks(score_QN) == 1
     return {
-        f"_top1{name}": _means(rank_Q == 1, _groups(answered, "language")),
-        f"_top1_by_kind{name}": _means(rank_Q == 1, _groups(answered, "kind")),
+        f"_top1{name}": _means(is_first_A, answered.by_language),
+        f"_top1_by_kind{name}": _means(is_first_A, answered.by_kind),
     }
 
 
-def _hybrid(cosine_QN: NDArray[np.float32], keyword_QN: NDArray[np.float64], found: SearchSet) -> dict[str, Values]:
+def _hybrid(answered: Answered, cosine_QN: NDArray[np.float32], keyword_QN: NDArray[np.float64]) -> dict[str, Values]:
     """Top-1 of the service's keywords and of its hybrid search, what the latter gains, and of rank fusion."""
-    hybrid_QN = hybrid_score(cosine_QN.astype(np.float64), keyword_QN).astype(np.float32)
-    of_words_QN = np.where(keyword_QN > 0, _reciprocal_ranks(keyword_QN), 0)
-    fused_QN = (_reciprocal_ranks(cosine_QN) + of_words_QN).astype(np.float32)
-    dense_Q, answered = _ranks(cosine_QN, found)
-    hybrid_Q, _ = _ranks(hybrid_QN, found)
-    groups = _groups(answered, "kind")
-    gain_Q = (hybrid_Q == 1).astype(float) - (dense_Q == 1)
+    hybrid_QN = hybrid_score(cosine_QN.astype(np.float64), keyword_QN)
+    fused_QN = _reciprocal_ranks(cosine_QN) + np.where(keyword_QN > 0, _reciprocal_ranks(keyword_QN), 0)
+    is_first_A = answered.ranks(hybrid_QN) == 1
+    gain_A = is_first_A.astype(float) - (answered.ranks(cosine_QN) == 1)
     return {
-        **_first(keyword_QN.astype(np.float32), found, "_keywords"),
-        **_first(hybrid_QN, found, "_hybrid"),
-        **_first(fused_QN, found, "_rrf"),
-        **_intervals(hybrid_Q == 1, groups, "_top1_by_kind_hybrid"),
-        "_hybrid_gain": _means(gain_Q, groups),
-        **_intervals(gain_Q, groups, "_hybrid_gain"),
+        **_top1(answered, keyword_QN, "_keywords"),
+        **_top1(answered, hybrid_QN, "_hybrid"),
+        **_top1(answered, fused_QN, "_rrf"),
+        **_intervals(is_first_A, answered.by_kind, "_top1_by_kind_hybrid"),
+        "_hybrid_gain": _means(gain_A, answered.by_kind),
+        **_intervals(gain_A, answered.by_kind, "_hybrid_gain"),
     }
 
 
@@ -181,92 +217,67 @@ def _reciprocal_ranks(score_QN: NDArray[np.floating]) -> NDArray[np.float64]:
     return reciprocal_QN
 
 
-def _ranks(score_QN: NDArray[np.float32], found: SearchSet) -> tuple[NDArray[np.int64], list[Query]]:
-    """The rank of the answer, for each test query that has one; a tied document ranks above the answer."""
-    rows = [row for row, query in enumerate(found.queries) if query.document is not None and not query.is_dev]
-    if not rows:
-        raise EvaluationError("no test query of the search set has an answer")
-    answered = [found.queries[row] for row in rows]
-    answer_Q = np.array([query.document for query in answered])
-    own_Q = score_QN[rows, answer_Q]
-    return (score_QN[rows] >= own_Q[:, None]).sum(axis=1), answered
+def _means(value_A: NDArray[np.generic], groups: Groups) -> Values:
+    return {name: round(100 * float(value_A[rows].astype(float).mean()), 1) for name, rows in groups.items()}
 
 
-def _groups(queries: list[Query], attribute: str) -> dict[str, NDArray[np.int64]]:
-    names = np.array([getattr(query, attribute) for query in queries])
-    return {**{str(name): np.flatnonzero(names == name) for name in np.unique(names)}, "all": np.arange(len(names))}
-
-
-def _means(value_Q: NDArray[np.generic], groups: Mapping[str, NDArray[np.int64]]) -> Values:
-    return {name: round(100 * float(value_Q[rows].astype(float).mean()), 1) for name, rows in groups.items()}
-
-
-def _intervals(value_Q: NDArray[np.generic], groups: Mapping[str, NDArray[np.int64]], name: str) -> dict[str, Values]:
-    """Where the mean of 95 of 100 resamples of the queries lies."""
+def _intervals(value_A: NDArray[np.generic], groups: Groups, name: str) -> dict[str, Values]:
+    """Bootstrap: the bounds of the mean in 95 of 100 resamples of the queries."""
     generator = np.random.default_rng(0)
     low, high = {}, {}
     for group, rows in groups.items():
-        means = generator.choice(value_Q[rows], (RESAMPLES, len(rows))).mean(axis=1)
+        means = generator.choice(value_A[rows], (RESAMPLES, len(rows))).mean(axis=1)
         low[group], high[group] = (round(100 * float(edge), 1) for edge in np.quantile(means, (0.025, 0.975)))
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _hubs(score_QN: NDArray[np.float32], found: SearchSet) -> Values:
+def _hubs(answered: Answered, score_QN: NDArray[np.float32]) -> Values:
     """Hubness: how many wrong first places the ten worst documents take, and the skewness of 10-occurrence."""
-    wrong = [
-        int(score_QN[row].argmax())
-        for row, query in enumerate(found.queries)
-        if query.document is not None and not query.is_dev and score_QN[row].argmax() != query.document
-    ]
-    counts = np.sort(np.bincount(wrong, minlength=len(found.documents)))[::-1]
-    occurrence_N = np.bincount(np.argsort(-score_QN, axis=1)[:, :10].ravel(), minlength=len(found.documents))
-    spread = occurrence_N.std() or 1.0
+    documents = score_QN.shape[1]
+    first_A = score_QN[answered.row_A].argmax(axis=1)
+    wrong = first_A[first_A != answered.document_A]
+    worst = np.sort(np.bincount(wrong, minlength=documents))[::-1][:WORST_HUBS]
+    occurrence_N = np.bincount(np.argsort(-score_QN, axis=1)[:, :10].ravel(), minlength=documents)
     return {
-        "share_of_worst_ten": round(100 * float(counts[:WORST_HUBS].sum()) / max(1, len(wrong)), 1),
+        "share_of_worst_ten": round(100 * float(worst.sum()) / max(1, len(wrong)), 1),
         "wrong_first_places": float(len(wrong)),
-        "skewness_of_10_occurrence": round(float((((occurrence_N - occurrence_N.mean()) / spread) ** 3).mean()), 2),
+        "skewness_of_10_occurrence": round(float(skew(occurrence_N)), 2) if np.ptp(occurrence_N) else 0.0,
     }
 
 
-def _mean_of_nouns(query_QD: NDArray[np.float32], found: SearchSet) -> float:
+def _mean_of_nouns(query_QD: NDArray[np.float32], search_set: SearchSet) -> float:
     """The mean cosine between single-word queries with different answers."""
-    rows = [row for row, query in enumerate(found.queries) if query.kind == "noun"]
-    documents = np.array([found.queries[row].document for row in rows])
+    rows = [row for row, query in enumerate(search_set.queries) if query.kind == "noun"]
+    documents = np.array([search_set.queries[row].document for row in rows])
     cosine_WW = query_QD[rows] @ query_QD[rows].T
     return round(float(cosine_WW[documents[:, None] != documents].mean()), 3)
 
 
-def _thresholds(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Values]:
+def _thresholds(score_QN: NDArray[np.float32], search_set: SearchSet) -> dict[str, Values]:
     """Score thresholds that tell answerable queries from unanswerable ones, by language.
 
     `min_score` is chosen on dev, where both kinds weigh alike. `kept` and `refused` apply it on test; `auc` needs none.
     """
     best_Q = score_QN.max(axis=1)
-    chosen: Values = {}
-    kept: Values = {}
-    refused: Values = {}
-    area: Values = {}
-    has_answer_Q = np.array([query.document is not None for query in found.queries])
-    is_dev_Q = np.array([query.is_dev for query in found.queries])
-    language_Q = np.array([query.language for query in found.queries])
-    if has_answer_Q.all():
-        return {}
+    has_answer_Q = np.array([query.document is not None for query in search_set.queries])
+    is_dev_Q = np.array([query.is_dev for query in search_set.queries])
     everywhere = _best_threshold(best_Q[is_dev_Q], has_answer_Q[is_dev_Q])
     if everywhere is None:
         return {}
-    for language in [*sorted(set(language_Q)), "all"]:
-        mine_Q = (language_Q == language) | (language == "all")
-        own_dev, own_test = mine_Q & is_dev_Q, mine_Q & ~is_dev_Q
-        positive, negative = best_Q[own_test & has_answer_Q], best_Q[own_test & ~has_answer_Q]
+    scores: dict[str, Values] = {"_min_score": {}, "_kept": {}, "_refused": {}, "_auc": {}}
+    for language, rows in _groups([query.language for query in search_set.queries]).items():
+        dev, test = rows[is_dev_Q[rows]], rows[~is_dev_Q[rows]]
+        positive, negative = best_Q[test[has_answer_Q[test]]], best_Q[test[~has_answer_Q[test]]]
         if not len(positive) or not len(negative):
             continue
-        own = _best_threshold(best_Q[own_dev], has_answer_Q[own_dev])
+        own = _best_threshold(best_Q[dev], has_answer_Q[dev])
         # a language has few dev queries: average its threshold with that of all languages
-        chosen[language] = round(everywhere if own is None else (own + everywhere) / 2, 3)
-        kept[language] = round(100 * float((positive >= chosen[language]).mean()), 1)
-        refused[language] = round(100 * float((negative < chosen[language]).mean()), 1)
-        area[language] = round(100 * float((positive[:, None] > negative).mean()), 1)
-    return {"_min_score": chosen, "_kept": kept, "_refused": refused, "_auc": area}
+        threshold = round(everywhere if own is None else (own + everywhere) / 2, 3)
+        scores["_min_score"][language] = threshold
+        scores["_kept"][language] = round(100 * float((positive >= threshold).mean()), 1)
+        scores["_refused"][language] = round(100 * float((negative < threshold).mean()), 1)
+        scores["_auc"][language] = round(100 * float((positive[:, None] > negative).mean()), 1)
+    return scores
 
 
 def _best_threshold(score_Q: NDArray[np.float32], has_answer_Q: NDArray[np.bool_]) -> float | None:

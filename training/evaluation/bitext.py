@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from training.errors import EvaluationError
 from training.evaluation.lines import LANGUAGE, PAIR, find_file, read_lines, read_rows
-from training.evaluation.vectors import Encode, cosine_chunks, each_text_once
+from training.evaluation.vectors import Encode, cosine_chunks, each_text_once, nearest, paired_cosines
 
 # ISO 639-1 -> the code in LASER's Tatoeba file names
 TATOEBA_CODES = {
@@ -42,7 +42,7 @@ OUR_CODES = {theirs: ours for ours, theirs in TATOEBA_CODES.items()}
 ALIGNED = re.compile(rf"(?P<stem>.+\.(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE}))\.(?P=left)(\.gz)?")
 
 PARALLEL = re.compile(rf"(?P<part>\w+)\.(?P<language>{LANGUAGE})\.txt(\.gz)?")
-LONGEST_SHOWN = 90  # characters
+LONGEST_CELL = 90  # characters
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class Bitext:
 
 def find_bitext(folder: Path) -> dict[str, Bitext]:
     """A folder's aligned files by label: the language (against English), the pair, or the name of a .tsv."""
-    found = {}
+    sets = {}
     for path in sorted(folder.iterdir()):
         if match := ALIGNED.fullmatch(path.name):
             right_path = find_file(folder / f"{match['stem']}.{match['right']}")
             left, right = (OUR_CODES.get(match[side], match[side]) for side in ("left", "right"))
             if right_path and left != right:
-                found[left if right == "en" else f"{left}-{right}"] = Bitext((left, right), path, right_path)
+                sets[left if right == "en" else f"{left}-{right}"] = Bitext((left, right), path, right_path)
         elif re.fullmatch(PAIR, folder.name) and path.name.removesuffix(".gz").endswith(".tsv"):
             left, right = folder.name.split("-")
-            found[path.name.partition(".")[0]] = Bitext((left, right), path)
-    return dict(sorted((found | _against_english(folder)).items()))
+            sets[path.name.partition(".")[0]] = Bitext((left, right), path)
+    return dict(sorted((sets | _against_english(folder)).items()))
 
 
 def _against_english(folder: Path) -> dict[str, Bitext]:
@@ -129,11 +129,11 @@ def score_bitext(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) ->
 
 
 def evaluate_bitext(
-    encode: Encode, found: Mapping[str, Bitext], *, rows: int | None = None
+    encode: Encode, sets: Mapping[str, Bitext], *, rows: int | None = None
 ) -> dict[str, dict[str, float]]:
     """Metric -> label -> score, on the first `rows` rows of each set; None: all."""
     scores: dict[str, dict[str, float]] = {}
-    for label, bitext in found.items():
+    for label, bitext in sets.items():
         left, right = bitext.read()
         for metric, score in score_bitext(encode(left[:rows]), encode(right[:rows])).items():
             scores.setdefault(metric, {})[label] = score
@@ -144,67 +144,50 @@ def evaluate_tatoeba(
     encode: Encode, folder: Path, languages: list[str], *, rows: int | None = None
 ) -> dict[str, float]:
     """P@1 x 100, mean of both directions, for each language that has files in `folder`."""
-    found = find_bitext(folder) if folder.is_dir() else {}
-    chosen = {language: found[language] for language in languages if language in found}
+    sets = find_bitext(folder) if folder.is_dir() else {}
+    chosen = {language: sets[language] for language in languages if language in sets}
     return evaluate_bitext(encode, chosen, rows=rows).get("p1", {})
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A sentence, its translation, and the sentence that was nearer."""
+    """A sentence, its translation, and the nearer sentence, with its cosine to both."""
 
     label: str
     text: str
     translation: str
-    found: str
-    cosine: float  # between text and translation
-    found_cosine: float
+    nearer: str
+    cosine: float
+    nearer_cosine: float
 
 
-def worst_failures(encode: Encode, found: Mapping[str, Bitext], count: int) -> list[Failure]:
-    """The `count` worst errors of each set: those with the largest gap in cosine to the sentence found."""
+def worst_failures(encode: Encode, sets: Mapping[str, Bitext], count: int) -> list[Failure]:
+    """The `count` worst errors of each set: the largest gaps between the cosines of the nearer sentence and its own."""
     encode = each_text_once(encode)
     failures = []
-    for label, bitext in found.items():
+    for label, bitext in sets.items():
         left, right = bitext.read()
-        failures += _worst(label, left, right, encode(left), encode(right), count)
+        left_ND, right_ND = encode(left), encode(right)
+        cosine_N = paired_cosines(left_ND, right_ND)
+        nearest_N1, index_N1 = nearest(left_ND, right_ND, 1)
+        for i in np.argsort(cosine_N - nearest_N1[:, 0], kind="stable")[:count].tolist():
+            nearer = right[index_N1[i, 0]]
+            if nearer != right[i]:
+                cosines = float(cosine_N[i]), float(nearest_N1[i, 0])
+                failures.append(Failure(label, left[i], right[i], nearer, *cosines))
     return failures
-
-
-def _worst(
-    label: str,
-    left: list[str],
-    right: list[str],
-    left_ND: NDArray[np.float32],
-    right_ND: NDArray[np.float32],
-    count: int,
-) -> list[Failure]:
-    cosine_N, nearest_N = np.empty(len(left)), np.empty(len(left), dtype=np.int64)
-    own_N = np.empty(len(left))
-    for start, cosine_CN in cosine_chunks(left_ND, right_ND):
-        chunk = np.arange(start, start + len(cosine_CN))
-        nearest_N[chunk] = cosine_CN.argmax(axis=1)
-        cosine_N[chunk] = cosine_CN.max(axis=1)
-        own_N[chunk] = cosine_CN[chunk - start, chunk]
-    worst = np.argsort(own_N - cosine_N, kind="stable")[:count]
-    return [
-        Failure(label, left[i], right[i], right[nearest_N[i]], float(own_N[i]), float(cosine_N[i]))
-        for i in worst.tolist()
-        if right[nearest_N[i]] != right[i]
-    ]
 
 
 def failures_markdown(failures: list[Failure]) -> str:
     """A table with one row a failure."""
     lines = ["| | sentence | its translation | cosine | what was nearer | cosine |", "|---|---|---|---:|---|---:|"]
-    lines += [
-        f"| {one.label} | {_cell(one.text)} | {_cell(one.translation)} | {one.cosine:.2f} | {_cell(one.found)} "
-        f"| {one.found_cosine:.2f} |"
-        for one in failures
-    ]
+    for row in failures:
+        text, translation, nearer = map(_cell, (row.text, row.translation, row.nearer))
+        cells = [row.label, text, translation, f"{row.cosine:.2f}", nearer, f"{row.nearer_cosine:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
-    shown = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
-    return shown.replace("|", "\\|")
+    cut = text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"
+    return cut.replace("|", "\\|")

@@ -94,6 +94,15 @@ def check_unique(path: Path, ids: Sequence[object], what: str) -> None:
             raise EvaluationError(f"{path} line {number} repeats the {what} {id_} of line {first}; each must be unique")
 
 
+def by_id(path: Path, rows: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """id -> text, in the order of the file.
+
+    Raises: EvaluationError: an id occurs twice.
+    """
+    check_unique(path, [id_ for id_, _ in rows], "id")
+    return dict(rows)
+
+
 def split_columns(line: str, layout: str) -> list[str]:
     """Split a line into columns.
 

@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 
 from training.evaluation.lines import LANGUAGE, read_lines
-from training.evaluation.vectors import Encode, unit_rows
+from training.evaluation.vectors import Encode, paired_cosines
 
 FILE = re.compile(rf"(?!train\.)\w+\.(?P<language>{LANGUAGE})\.tsv(\.gz)?")
 Row = tuple[str, str, str]  # label, sentence1, sentence2
@@ -25,22 +24,23 @@ Row = tuple[str, str, str]  # label, sentence1, sentence2
 
 def find_paraphrases(folder: Path) -> dict[str, list[Row]]:
     """Language -> rows, including those with an empty side, of the files whose first column is 0 or 1."""
-    found = {}
+    sets = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         match = FILE.fullmatch(path.name)
-        if match and (rows := _rows(path)):
-            found[match["language"]] = rows
-    return found
+        rows = [tuple(line.split("\t")) for line in read_lines(path)] if match else []
+        if match and all(len(row) == 3 and row[0] in ("0", "1") for row in rows):
+            sets[match["language"]] = rows
+    return sets  # type: ignore[return-value]
 
 
 def evaluate_paraphrases(
-    encode: Encode, found: dict[str, list[Row]], languages: Iterable[str]
+    encode: Encode, sets: dict[str, list[Row]], languages: Iterable[str]
 ) -> dict[str, dict[str, float]]:
     """Metric -> language -> score: within the language, and its sentence2 against the English sentence1."""
     own, crosslingual = {}, {}
-    english = found.get("en", [])
+    english = sets.get("en", [])
     for language in languages:
-        rows = found[language]
+        rows = sets[language]
         own[language] = _score(encode, rows)
         if language != "en" and len(english) == len(rows):
             mixed = [(label, one, two) for (label, _, two), (_, one, _) in zip(rows, english, strict=True)]
@@ -48,24 +48,11 @@ def evaluate_paraphrases(
     return {"auc": own, "auc_against_english": crosslingual}
 
 
-def area_under_curve(score_N: NDArray[np.float32], is_positive_N: NDArray[np.bool_]) -> float:
-    """Probability x 100 that a positive scores above a negative; ties count half."""
-    positives = int(is_positive_N.sum())
-    negatives = len(is_positive_N) - positives
-    if not positives or not negatives:
-        return 50.0
-    above = rankdata(score_N)[is_positive_N].sum() - positives * (positives + 1) / 2
-    return float(above / (positives * negatives)) * 100
-
-
 def _score(encode: Encode, rows: list[Row]) -> float:
     labels, left, right = zip(*(row for row in rows if all(map(str.strip, row))), strict=True)
-    cosine_N = (unit_rows(encode(list(left))) * unit_rows(encode(list(right)))).sum(axis=1)
-    return round(area_under_curve(cosine_N, np.array(labels) == "1"), 2)
-
-
-def _rows(path: Path) -> list[Row]:
-    """All rows; empty if any line has another layout."""
-    rows = [tuple(line.split("\t")) for line in read_lines(path)]
-    is_of_layout = all(len(row) == 3 and row[0] in ("0", "1") for row in rows)
-    return rows if is_of_layout else []  # type: ignore[return-value]
+    if len(set(labels)) < 2:
+        return 50.0  # tells nothing
+    is_paraphrase_N = np.array(labels) == "1"
+    return round(
+        100 * float(roc_auc_score(is_paraphrase_N, paired_cosines(encode(list(left)), encode(list(right))))), 2
+    )

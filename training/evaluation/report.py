@@ -33,6 +33,13 @@ def evaluate(
     crosslingual = [f"en-{language}" for language in languages]
     monolingual = [f"{language}-{language}" for language in ["en", *languages]]
     dev, test, sts2017 = (data / "eval" / folder for folder in ("stsb/dev", "stsb/test", "STS2017-extended"))
+    folders = {language: data / "eval" / HELD_OUT / f"en-{language}" for language in languages}
+    held_out = {
+        language: bitext
+        for language, folder in folders.items()
+        if folder.is_dir()
+        for bitext in find_bitext(folder).values()
+    }
     reversed_ = [f"{language}-en" for language in languages]  # STS2017 names some pairs en-xx, others xx-en
     scores = {
         "stsb_dev": evaluate_sts(encode, dev, crosslingual, rows=sts_rows),
@@ -41,16 +48,9 @@ def evaluate(
         "sts2017": evaluate_sts(encode, sts2017, [*crosslingual, *reversed_], rows=sts_rows),
         "sts2017_monolingual": evaluate_sts(encode, sts2017, monolingual, rows=sts_rows),
         "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages, rows=tatoeba_rows),
-        HELD_OUT_METRIC: _evaluate_held_out(encode, data / "eval" / HELD_OUT, languages),
+        HELD_OUT_METRIC: evaluate_bitext(encode, held_out).get("p1", {}),
     }
     return {name: with_average(values) for name, values in scores.items() if values}
-
-
-def _evaluate_held_out(encode: Encode, folder: Path, languages: list[str]) -> dict[str, float]:
-    """P@1 x 100, mean of both directions, for each language with held-out pairs."""
-    folders = {language: folder / f"en-{language}" for language in languages}
-    found = {language: one for language, of in folders.items() if of.is_dir() for one in find_bitext(of).values()}
-    return evaluate_bitext(encode, found).get("p1", {})
 
 
 def check_sets(data: Path, languages: list[str]) -> None:
@@ -73,10 +73,8 @@ def markdown(scores: MetricScores) -> str:
         rows = list(metrics)
         header = [*columns, *([AVERAGE] if any(AVERAGE in scores[metric] for metric in rows) else [])]
         lines = [["", *header], ["---", *("---:" for _ in header)]]
-        lines += [[metric, *(_cell(scores[metric].get(name)) for name in header)] for metric in rows]
+        for metric in rows:
+            values = scores[metric]
+            lines += [[metric, *(f"{values[name]:.2f}" if name in values else "" for name in header)]]
         tables.append("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
     return "\n\n".join(tables)
-
-
-def _cell(score: float | None) -> str:
-    return "" if score is None else f"{score:.2f}"

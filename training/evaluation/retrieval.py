@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
 from training.errors import EvaluationError
-from training.evaluation.lines import check_unique, find_file, parse_lines, parse_score, read_json_lines, split_columns
+from training.evaluation.lines import (
+    by_id,
+    check_unique,
+    find_file,
+    parse_lines,
+    parse_score,
+    read_json_lines,
+    split_columns,
+)
 from training.evaluation.vectors import Encode, nearest
 
 DEPTH = 100  # passages ranked for each query
@@ -48,11 +56,11 @@ def reciprocal_rank_at(k: int, grades: Sequence[float]) -> float:
 
 def average_precision_at(k: int, grades: Sequence[float], judged: Sequence[float]) -> float:
     """Mean precision at the rank of each relevant document, 0 beyond k. Its mean over queries is MAP@k."""
-    found, total = 0, 0.0
+    relevant, total = 0, 0.0
     for rank, grade in enumerate(grades[:k], start=1):
         if grade > 0:
-            found += 1
-            total += found / rank
+            relevant += 1
+            total += relevant / rank
     return total / max(1, sum(grade > 0 for grade in judged))
 
 
@@ -84,26 +92,26 @@ def read_retrieval(folder: Path) -> RetrievalSet | None:
     bipar = [find_file(folder / name) for name in ("queries.tsv", "passages.tsv", "qrels.tsv")]
     beir = [find_file(folder / name) for name in ("queries.jsonl", "corpus.jsonl", "qrels/test.tsv")]
     if (paths := [path for path in bipar if path]) and len(paths) == len(bipar):
-        found = RetrievalSet(_read_tsv(paths[0]), _read_tsv(paths[1]), _read_qrels(paths[2]))
+        test_set = RetrievalSet(_read_tsv(paths[0]), _read_tsv(paths[1]), _read_qrels(paths[2]))
     elif (paths := [path for path in beir if path]) and len(paths) == len(beir):
-        found = RetrievalSet(_read_jsonl(paths[0]), _read_jsonl(paths[1]), _read_qrels(paths[2]))
+        test_set = RetrievalSet(_read_jsonl(paths[0]), _read_jsonl(paths[1]), _read_qrels(paths[2]))
     else:
         return None
-    if unknown := found.qrels.keys() - found.queries.keys():
+    if unknown := test_set.qrels.keys() - test_set.queries.keys():
         raise EvaluationError(f"{paths[2]} judges {len(unknown)} queries that {paths[0]} lacks")
-    if not any(grades.keys() & found.passages.keys() for grades in found.qrels.values()):
+    if not any(grades.keys() & test_set.passages.keys() for grades in test_set.qrels.values()):
         raise EvaluationError(f"{paths[2]} judges no passage of {paths[1]}")
-    return found
+    return test_set
 
 
 def rank_passages(
-    encode: Encode, found: RetrievalSet, depth: int = DEPTH, *, encode_passages: Encode | None = None
+    encode: Encode, test_set: RetrievalSet, *, encode_passages: Encode | None = None
 ) -> dict[str, list[str]]:
     """Passage ids for each judged query, best first; ties in the order of the file."""
-    query_ids, passage_ids = list(found.qrels), list(found.passages)
-    query_QD = encode([found.queries[query] for query in query_ids])
-    passage_ND = (encode_passages or encode)(list(found.passages.values()))
-    _, indices_QK = nearest(query_QD, passage_ND, depth)
+    query_ids, passage_ids = list(test_set.qrels), list(test_set.passages)
+    query_QD = encode([test_set.queries[query] for query in query_ids])
+    passage_ND = (encode_passages or encode)(list(test_set.passages.values()))
+    _, indices_QK = nearest(query_QD, passage_ND, DEPTH)
     return {query: [passage_ids[index] for index in row] for query, row in zip(query_ids, indices_QK, strict=True)}
 
 
@@ -134,10 +142,10 @@ def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str,
 
 def evaluate_retrieval(encode: Encode, folder: Path, *, encode_passages: Encode | None = None) -> dict[str, float]:
     """Metric -> score of a folder's set; empty if there is none. encode_passages: None: passages use `encode`."""
-    found = read_retrieval(folder)
-    if not found:
+    test_set = read_retrieval(folder)
+    if not test_set:
         return {}
-    return score_rankings(rank_passages(encode, found, encode_passages=encode_passages), found.qrels)
+    return score_rankings(rank_passages(encode, test_set, encode_passages=encode_passages), test_set.qrels)
 
 
 def _read_tsv(path: Path) -> dict[str, str]:
@@ -147,18 +155,13 @@ def _read_tsv(path: Path) -> dict[str, str]:
         columns = split_columns(line, "id<TAB>language<TAB>text" if line.count("\t") == 2 else "id<TAB>text")
         return columns[0], columns[-1]
 
-    return _unique(path, parse_lines(path, parse, "id<TAB>text or id<TAB>language<TAB>text"))
+    return by_id(path, parse_lines(path, parse, "id<TAB>text or id<TAB>language<TAB>text"))
 
 
 def _read_jsonl(path: Path) -> dict[str, str]:
     """_id -> title and text."""
     rows = read_json_lines(path, ("_id", "text"))
-    return _unique(path, [(row["_id"], f"{row.get('title') or ''} {row['text']}".strip()) for row in rows])
-
-
-def _unique(path: Path, rows: list[tuple[str, str]]) -> dict[str, str]:
-    check_unique(path, [id_ for id_, _ in rows], "id")
-    return dict(rows)
+    return by_id(path, [(row["_id"], f"{row.get('title') or ''} {row['text']}".strip()) for row in rows])
 
 
 def _read_qrels(path: Path) -> Qrels:
@@ -192,8 +195,8 @@ def bm25_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]
     norm_N = K1 * (1 - B + B * length_N / length_N.mean())
     rows = np.repeat(np.arange(len(documents)), np.diff(count_NT.indptr))
     count_NT.data = count_NT.data * (K1 + 1) / (count_NT.data + norm_N[rows]) * idf_T[count_NT.indices]
-    found: NDArray[np.float32] = (counter.transform(queries) @ count_NT.T).toarray().astype(np.float32)
-    return found
+    score_QN: NDArray[np.float32] = (counter.transform(queries) @ count_NT.T).toarray().astype(np.float32)
+    return score_QN
 
 
 def _words(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from training.config.run import STSB_DEV
 from training.errors import EvaluationError
 from training.evaluation.lines import PAIR, find_file, parse_lines, parse_score, read_lines, read_rows, split_columns
-from training.evaluation.vectors import Encode, unit_rows
+from training.evaluation.vectors import Encode, paired_cosines
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +34,19 @@ EXTENDED = re.compile(rf"STS\.(?P<pair>{PAIR})\.txt(\.gz)?")
 SEMEVAL = re.compile(rf"STS\.input\.(track(?P<track>\w+)\.)?(?P<pair>{PAIR})\.txt(\.gz)?")
 
 
-def read_sts(path: Path) -> StsRows:
-    """Gold scores and both sides of a `score<TAB>sentence1<TAB>sentence2` file.
+def read_sts(path: Path, layout: str = "score<TAB>sentence1<TAB>sentence2") -> StsRows:
+    """Gold scores and both sides of a file; `layout` names its columns.
 
     Raises: EvaluationError: names the file and the malformed line.
     """
-    return _read(path, "score<TAB>sentence1<TAB>sentence2")
+    names = layout.split("<TAB>")
 
+    def parse(line: str) -> tuple[float, str, str]:
+        row = dict(zip(names, split_columns(line, layout), strict=True))
+        return parse_score(row["score"]), row["sentence1"], row["sentence2"]
 
-def read_sts_extended(path: Path) -> StsRows:
-    """Like `read_sts`, for a `sentence1<TAB>sentence2<TAB>score` file."""
-    return _read(path, "sentence1<TAB>sentence2<TAB>score")
+    gold, left, right = zip(*parse_lines(path, parse, layout), strict=True)
+    return list(gold), list(left), list(right)
 
 
 def read_sts_semeval(inputs: Path, gold_name: str) -> StsRows:
@@ -69,19 +71,19 @@ def find_sts(folder: Path) -> dict[str, Callable[[], StsRows]]:
     A second file of a pair is named by its track (`es-en.4b`), a part by its name (`ja-ja.valid`). A file whose first
     column is not a number is skipped.
     """
-    found: dict[str, Callable[[], StsRows]] = {}
+    readers: dict[str, Callable[[], StsRows]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if match := PLAIN.fullmatch(path.name):
-            found[match["pair"]] = partial(read_sts, path)
+            readers[match["pair"]] = partial(read_sts, path)
         elif (match := PART.fullmatch(path.name)) and _is_scored_part(path, match["part"]):
-            found[f"{match['pair']}.{match['part']}"] = partial(read_sts, path)
+            readers[f"{match['pair']}.{match['part']}"] = partial(read_sts, path)
         elif match := EXTENDED.fullmatch(path.name):
-            found[match["pair"]] = partial(read_sts_extended, path)
+            readers[match["pair"]] = partial(read_sts, path, "sentence1<TAB>sentence2<TAB>score")
         elif match := SEMEVAL.fullmatch(path.name):
-            label = match["pair"] if match["pair"] not in found else f"{match['pair']}.{match['track']}"
+            label = match["pair"] if match["pair"] not in readers else f"{match['pair']}.{match['track']}"
             gold_name = path.name.removesuffix(".gz").replace("STS.input.", "STS.gs.", 1)
-            found[label] = partial(read_sts_semeval, path, gold_name)
-    return found
+            readers[label] = partial(read_sts_semeval, path, gold_name)
+    return readers
 
 
 def is_monolingual(pair: str) -> bool:
@@ -98,7 +100,7 @@ def languages_of(pair: str) -> tuple[str, str]:
 
 def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32], gold_N: list[float]) -> float:
     """Spearman's rho x 100 between row-wise cosine and gold, which `is_rankable`; 0 if every cosine is the same."""
-    cosine_N = (unit_rows(left_ND) * unit_rows(right_ND)).sum(axis=1)
+    cosine_N = paired_cosines(left_ND, right_ND)
     if np.ptp(cosine_N) == 0:
         return 0.0
     return float(spearmanr(cosine_N, gold_N).statistic) * 100
@@ -121,7 +123,7 @@ def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: in
 
 
 def is_rankable(gold: list[float], *, where: str) -> bool:
-    """Whether there are two different scores, without which there is no rank correlation; warns if there are not."""
+    """Whether there are two different scores, as a rank correlation needs; warns if there are not."""
     if len(set(gold)) > 1:
         return True
     logger.warning("%s is left out: it has %d rows and no two different scores", where, len(gold))
@@ -148,19 +150,8 @@ def _is_scored_part(path: Path, part: str) -> bool:
     return True
 
 
-def _read(path: Path, layout: str) -> StsRows:
-    names = layout.split("<TAB>")
-
-    def parse(line: str) -> tuple[float, str, str]:
-        row = dict(zip(names, split_columns(line, layout), strict=True))
-        return parse_score(row["score"]), row["sentence1"], row["sentence2"]
-
-    gold, left, right = zip(*parse_lines(path, parse, layout), strict=True)
-    return list(gold), list(left), list(right)
-
-
 class DevScore:
-    """Reads its sentences once. Called with an encoder, it returns Spearman x 100, averaged over language pairs.
+    """Scores encoders on the same dev sentences: Spearman x 100, averaged over language pairs.
 
     Args:
         dev: folder in `data`/eval, in a layout of `training.evaluation.sts`.
@@ -170,12 +161,12 @@ class DevScore:
 
     def __init__(self, data: Path, languages: list[str], *, dev: str = STSB_DEV, rows: int = 150) -> None:
         folder = data / "eval" / dev
-        found = find_sts(folder)
+        files = find_sts(folder)
         readers = {
-            f"en-{language}": found[pair]
+            f"en-{language}": files[pair]
             for language in languages
             for pair in (f"en-{language}", f"{language}-en")  # STS2017 names some pairs en-xx, others xx-en
-            if pair in found
+            if pair in files
         }
         if not readers:
             raise EvaluationError(
@@ -183,7 +174,7 @@ class DevScore:
                 "or remove validate_pairs from the stages"
             )
         chosen = {pair: spread(read(), rows) for pair, read in readers.items()}
-        self.pairs = {pair: one for pair, one in chosen.items() if is_rankable(one[0], where=f"{folder}: {pair}")}
+        self.pairs = {pair: sts for pair, sts in chosen.items() if is_rankable(sts[0], where=f"{folder}: {pair}")}
         if not self.pairs:
             raise EvaluationError(f"{folder} has no file with two different scores: nothing to validate on")
 

@@ -6,7 +6,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
 from export.evaluation.__main__ import evaluate_parser
-from export.evaluation.models import TwoStageScorer, load_model, probabilities
+from export.evaluation.models import load_model, probabilities, two_stage_scorer
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
@@ -51,7 +51,7 @@ def test_second_stage_reorders_the_head_of_the_first_alone() -> None:
 
     orders = {0.0: [3, 2, 1, 0, 4], 0.5: [3, 1, 2, 0, 4], 1.0: [1, 3, 2, 0, 4], "alone": [1, 2, 3, 0, 4]}
     for weight, expected in orders.items():
-        scores = TwoStageScorer(scorer(cosines), scorer(second), 3, weight)(found)
+        scores = two_stage_scorer(scorer(cosines), scorer(second), 3, weight)(found)
         assert found.candidates[0][np.argsort(-scores[0])].tolist() == expected
     assert score_ranking(found, scores)["acc@1"] == 100
 

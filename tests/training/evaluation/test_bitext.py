@@ -9,7 +9,7 @@ from tests.training.evaluation.test_sts import encode_by_length, write_lines
 from training.errors import EvaluationError
 from training.evaluation import vectors
 from training.evaluation.bitext import (
-    LONGEST_SHOWN,
+    LONGEST_CELL,
     evaluate_tatoeba,
     failures_markdown,
     find_bitext,
@@ -121,11 +121,11 @@ def test_worst_errors_come_first_without_correct_pairs(tmp_path: Path) -> None:
     write_lines(tmp_path / "tatoeba.deu-eng.eng", ["one", "two", "three"])
     found = find_bitext(tmp_path)
     failures = worst_failures(encode, found, 5)
-    assert [(one.text, one.translation, one.found) for one in failures] == [
+    assert [(one.text, one.translation, one.nearer) for one in failures] == [
         ("zwei", "two", "one"),
         ("drei", "three", "one"),
     ]
-    assert failures[0].cosine < failures[0].found_cosine
+    assert failures[0].cosine < failures[0].nearer_cosine
     assert worst_failures(encode, found, 1) == failures[:1]
 
 
@@ -136,4 +136,4 @@ def test_a_table_cuts_long_sentences_and_keeps_its_columns(tmp_path: Path) -> No
     failures = worst_failures(lambda texts: np.array([vectors[t] for t in texts], np.float32), find_bitext(tmp_path), 2)
     rows = failures_markdown(failures).splitlines()
     assert "a\\|b" in rows[2]
-    assert all(len(cell) <= LONGEST_SHOWN + 3 for row in rows for cell in row.split(" | "))
+    assert all(len(cell) <= LONGEST_CELL + 3 for row in rows for cell in row.split(" | "))
