@@ -111,11 +111,6 @@ class StoreConnections:
             write_url(self._lock, url)
 
     @property
-    def acknowledged(self) -> int:
-        """The last revision that a client has seen; 0 where the file is only read."""
-        return 0 if self._revision_file is None else self._revision_file.revision()
-
-    @property
     def revision(self) -> int:
         """The number of committed changes, of all collections."""
         return int(self.writer.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])

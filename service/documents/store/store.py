@@ -97,7 +97,8 @@ class DocumentStore(StoreConnections):
         if not self.read_only:
             create_or_renew(connection, fingerprint=fingerprint, dim=self.dim, chunks=chunks)
         stated = facts(connection)
-        check_facts(self.path, stated, fingerprint=fingerprint, dim=self.dim, acknowledged=self.acknowledged)
+        acknowledged = 0 if self._revision_file is None else self._revision_file.revision()
+        check_facts(self.path, stated, fingerprint=fingerprint, dim=self.dim, acknowledged=acknowledged)
         self.has_keywords = stated.get("keywords") == RULES
         check_numbers(self.path, connection)
         if not self.read_only:

@@ -14,7 +14,7 @@ import pytest
 from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.errors import Damaged, StoreError
-from service.offline.embedding import Embedded
+from service.offline.embedding import Embedded, Engine
 from service.offline.repair import Repair
 from service.offline.store_file import open_store_file
 from tests.service.documents import stores
@@ -150,8 +150,18 @@ def store(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "store"))
 
 
+def repaired(store: Path, engine: Engine, fingerprint: str = "aa") -> Repair:
+    return Repair(engine).run(store / STORE, fingerprint=fingerprint, dim=DIM)
+
+
+def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
+    assert not list(batches)
+    yield from ()
+
+
 def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
+    assert repaired(store, nothing_to_embed) == Repair(nothing_to_embed, lost=[("default", "d7")])
     collection = opened(store)
     sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again or delete it'
     for look in (
@@ -169,38 +179,27 @@ def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
 
 def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> None:
     (store / "index.json").unlink()  # every vector is read
-    flip(store, VECTORS[9].tobytes())
-    with pytest.raises(Damaged, match=r'the vector of document "d9" is damaged'):
+    rows = {TEXTS[f"d{row}"]: row for row in (4, 9)}
+    for row in rows.values():
+        flip(store, VECTORS[row].tobytes())
+    with pytest.raises(Damaged, match=r'the vector of document "d4" is damaged'):
         opened(store)
-    embedded: list[str] = []
+    failing = {TEXTS["d4"]}
 
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         for texts in batches:
-            embedded.extend(texts)
-            yield Embedded(VECTORS[[9]], ())
+            failed = {at: "the model failed" for at, text in enumerate(texts) if text in failing}
+            embedded = [rows[text] for text in texts if text not in failing]
+            yield Embedded(VECTORS[np.array(embedded, int)], (), failed)
 
-    done = Repair(engine).run(store / STORE, fingerprint="aa", dim=DIM)
-    assert (done.vectors, done.lost, embedded) == (1, [], [TEXTS["d9"]])
+    for count in (1, 0):
+        done = repaired(store, engine)
+        assert (done.vectors, done.lost, done.failed) == (count, [], {("default", "d4"): "the model failed"})
+        assert is_found_by_verify(store)
+    failing.clear()
+    assert repaired(store, engine) == Repair(engine, vectors=1)
     assert not is_found_by_verify(store)
     assert differences(store) == "sound"
-
-
-def test_vector_that_cannot_be_repaired_is_named(store: Path) -> None:
-    for row in (4, 9):
-        flip(store, VECTORS[row].tobytes())
-
-    def engine(batches: Iterable[Sequence[str]]) -> Vectors:
-        (texts,) = batches
-        yield Embedded(VECTORS[[9]], (), {texts.index(TEXTS["d4"]): "the model failed"})
-
-    def failing(batches: Iterable[Sequence[str]]) -> Vectors:
-        assert list(batches) == [[TEXTS["d4"]]]
-        yield Embedded(VECTORS[:0], (), {0: "the model failed"})
-
-    for one, made in ((engine, 1), (failing, 0)):
-        done = Repair(one).run(store / STORE, fingerprint="aa", dim=DIM)
-        assert (done.vectors, done.lost, done.failed) == (made, [], {("default", "d4"): "the model failed"})
-    assert is_found_by_verify(store)
 
 
 def test_only_what_is_asked_for_must_be_sound(store: Path) -> None:
@@ -210,17 +209,6 @@ def test_only_what_is_asked_for_must_be_sound(store: Path) -> None:
         assert len(list(file.documents(with_vectors=False))) == COUNT
         with pytest.raises(StoreError, match=r'document "d9" .* is damaged'):
             list(file.documents(with_vectors=True))
-
-
-def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
-    assert not list(batches)
-    yield from ()
-
-
-def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
-    flip(store, TEXTS["d7"].encode())
-    done = Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
-    assert (done.vectors, done.lost) == (0, [("default", "d7")])
 
 
 def test_text_that_is_no_utf8_counts_as_missing(store: Path) -> None:
@@ -250,15 +238,12 @@ def test_damaged_keywords_are_said_and_made_anew(store: Path, damage: str, fault
     (said,) = faults(store)
     assert said.startswith(fault)
     assert "`crosslet index repair` makes them anew" in said
-    done = Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
-    assert (done.keywords, done.vectors, done.lost) == (True, 0, [])
+    assert repaired(store, nothing_to_embed) == Repair(nothing_to_embed, keywords=True)
     assert not is_found_by_verify(store)
 
 
 def test_repair_for_another_model_or_beside_service_is_refused(store: Path) -> None:
     with pytest.raises(StoreError, match="holds vectors of model"):
-        Repair(nothing_to_embed).run(store / STORE, fingerprint="bb", dim=DIM)
-    running = open_store(store, dim=DIM)
-    with pytest.raises(StoreError, match="in use by another process"):
-        Repair(nothing_to_embed).run(store / STORE, fingerprint="aa", dim=DIM)
-    running.close()
+        repaired(store, nothing_to_embed, "bb")
+    with closing(open_store(store, dim=DIM)), pytest.raises(StoreError, match="in use by another process"):
+        repaired(store, nothing_to_embed)
