@@ -7,8 +7,8 @@ from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.names import check_name
-from service.documents.store.connections import StoreConnections
-from service.documents.store.schema import DEFAULT, commit, settings_of
+from service.documents.store.connections import StoreConnections, commit
+from service.documents.store.schema import DEFAULT, settings_of
 from service.errors import StartError, StorageFull
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`

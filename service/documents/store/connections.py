@@ -220,6 +220,12 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     )
 
 
+def commit(connection: sqlite3.Connection, revision: int) -> None:
+    """Write a change to disk, under its revision."""
+    connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(revision),))
+    connection.execute("COMMIT")
+
+
 def checksum(*parts: str | bytes) -> int:
     """Return the CRC-32 of the parts and their lengths. SQLite does not detect flipped bits in texts and vectors."""
     value = 0

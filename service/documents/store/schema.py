@@ -144,9 +144,3 @@ def loaded(metadata: bytes) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def commit(connection: sqlite3.Connection, revision: int) -> None:
-    """Write a change to disk, under its revision."""
-    connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(revision),))
-    connection.execute("COMMIT")

@@ -10,8 +10,7 @@ import orjson
 from service.documents.document import Document, Vectors
 from service.documents.filters import fields_of, replace_fields
 from service.documents.keywords.index import KeywordIndex
-from service.documents.store.connections import checksum, damaged_document
-from service.documents.store.schema import commit
+from service.documents.store.connections import checksum, commit, damaged_document
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
