@@ -63,22 +63,10 @@ def read_weights(model: onnx.ModelProto) -> Weights:
     Raises: BadRequest: it is int8 with dynamic steps, or has another body.
     """
     array = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    operators = Counter(node.op_type for node in model.graph.node)
-    if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
-        raise BadRequest(f"its int8 steps are dynamic; {READABLE}")
-    if any(name.startswith("head.") for name in array):
-        raise BadRequest(f"it has a head of `crosslet align`; take the model it was made from; {READABLE}")
     products = [node for node in model.graph.node if _is_product(node, array)]
     norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
-    if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
-        raise BadRequest(f"its body is not of the BERT family; {READABLE}")
-    if len(products) % 4 > 1:
-        raise BadRequest(f"its layers do not have four products each; {READABLE}")
-    gelus = sum(operators[name] for name in ("BiasGelu", "Gelu", "Erf"))
-    if OTHER_ACTIVATIONS & operators.keys() or gelus != len(products) // 4:
-        raise BadRequest(f"its activations are not one GELU a layer; {READABLE}")
+    _check_readable(model, array, products=len(products), norms=len(norms))
     layers = products[len(products) % 4 :]  # after the bottleneck's projection
-    projection_BH = _weight(products[0], array) if len(products) % 4 else None
     state = _tables(array)
     for number, node in enumerate(layers):
         prefix, part = f"encoder.layer.{number // 4}", PRODUCTS[number % 4]
@@ -92,19 +80,35 @@ def read_weights(model: onnx.ModelProto) -> Weights:
         state |= {
             f"{name}.LayerNorm.{part}": array[key] for part, key in zip(("weight", "bias"), node.input[1:], strict=True)
         }
-    tail = [name for name in array if name.startswith("tail.")]
-    head = (array["tail.0.weight"], array["tail.0.bias"]) if tail else None
-    if len(tail) > 2:
-        raise BadRequest(f"it has several layers after its pooling; {READABLE}")
-    epsilon = next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon")
     return Weights(
         state,
-        projection_BH,
+        projection_BH=_weight(products[0], array) if len(products) % 4 else None,
         heads=_heads(layers[0], model, array),
-        epsilon=epsilon,
+        epsilon=next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon"),
         word_bits=_word_bits(array),
-        head=head,
+        head=(array["tail.0.weight"], array["tail.0.bias"])
+        if any(name.startswith("tail.") for name in array)
+        else None,
     )
+
+
+def _check_readable(model: onnx.ModelProto, array: Mapping[str, Array], *, products: int, norms: int) -> None:
+    """Raises: BadRequest: the graph is of another kind."""
+    operators = Counter(node.op_type for node in model.graph.node)
+    gelus = sum(operators[name] for name in ("BiasGelu", "Gelu", "Erf"))
+    faults = {
+        "its int8 steps are dynamic": operators["DynamicQuantizeLinear"] or operators["MatMulNBits"],
+        "it has a head of `crosslet align`; take the model it was made from": any(
+            name.startswith("head.") for name in array
+        ),
+        "its body is not of the BERT family": operators["CumSum"] != 1 or products // 4 * 2 + 1 != norms,
+        "its layers do not have four products each": products % 4 > 1,
+        "its activations are not one GELU a layer": OTHER_ACTIVATIONS & operators.keys() or gelus != products // 4,
+        "it has several layers after its pooling": sum(name.startswith("tail.") for name in array) > 2,
+    }
+    for fault, is_found in faults.items():
+        if is_found:
+            raise BadRequest(f"{fault}; {READABLE}")
 
 
 def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:

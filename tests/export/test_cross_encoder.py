@@ -164,14 +164,6 @@ def test_a_broken_graph_is_refused(checkpoint: Path, tmp_path: Path) -> None:
         kind.check_int8(whole, broken, print)
 
 
-def test_what_no_int8_reaches_is_refused_and_leaves_nothing(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert export(checkpoint, tmp_path / "out", "--min-rank-correlation", "1.01") == 2
-    assert re.search(r"int8 refused: rank correlation to fp32 .* \(--min-rank-correlation\)$", complaint(capsys))
-    assert not (tmp_path / "out").exists()
-
-
 def test_questions_and_calibration_pairs_of_ones_own(
     artifact: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,6 +193,7 @@ def test_questions_and_calibration_pairs_of_ones_own(
         (["--precision", "fp32", "--questions", "x.jsonl"], "--questions is for --precision int8"),
         (["--questions", "none.jsonl"], r"none\.jsonl.* \(--questions\)"),
         (["--calibration", "none.tsv"], r"none\.tsv.* \(--calibration\)"),
+        (["--min-rank-correlation", "1.01"], r"int8 refused: rank correlation to fp32 .* \(--min-rank-correlation\)$"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(
@@ -208,6 +201,7 @@ def test_options_that_cannot_be_met_are_refused(
 ) -> None:
     assert export(checkpoint, tmp_path / "out", *options) == 2
     assert re.search(reason, complaint(capsys))
+    assert not (tmp_path / "out").exists()
 
 
 def test_options_of_rerankers_are_refused_for_encoders(
