@@ -79,7 +79,8 @@ def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
         language_code=np.zeros(count, dtype=np.uint16),
         source_code=np.zeros(count, dtype=np.uint16),
     )
-    assistant = assistant_from_base(teacher, teacher, pad_id=0, seed=0)
+    dim = int(teacher.get_embedding_dimension() or 0)
+    assistant = assistant_from_base(teacher, dim=dim, normalized=True, pad_id=0, seed=0)
     frequency = np.bincount(tokens.ids, minlength=assistant.encoder.config.vocab_size)
     student = student_from_assistant(copy.deepcopy(assistant), STUDENT, frequency, seed=0)
     for name, model in (("assistant", assistant), ("student", student)):
