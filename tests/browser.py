@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -217,13 +215,3 @@ class Page:
         mine = [event for event in self._browser.events if event.get("sessionId") == self._session]
         urls = [event["params"]["request"]["url"] for event in mine if event["method"] == "Network.requestWillBeSent"]
         return {"/".join(url.split("/")[:3]) for url in urls}
-
-
-@contextmanager
-def browsing(folder: Path) -> Iterator[Browser]:
-    """A browser that ends with the block."""
-    browser = Browser(folder)
-    try:
-        yield browser
-    finally:
-        browser.close()

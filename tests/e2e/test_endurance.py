@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ from benchmarks.endurance.wire import SENTENCES, Known, batch_request
 MIB = 2**20
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+def long(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.slow(pytest.mark.timeout(900)(test))
+
+
+@long
 def test_overload_is_answered_with_vectors_or_429() -> None:
     with running_service(max_texts=64, max_queue_texts=128) as service:  # a short queue fills in seconds
         found = asyncio.run(overload(service, seconds=6))
@@ -32,16 +36,14 @@ def test_overload_is_answered_with_vectors_or_429() -> None:
     assert found.recovery_s < 10  # `make endurance` asks for 2, of a machine with nothing else to do
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@long
 def test_sigterm_under_load_loses_nothing_accepted() -> None:
     with running_service(shutdown_timeout_s=300, drain_delay_s=5) as service:
         found = asyncio.run(shutdown(service, seconds=3))
     assert found.failures() == []
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@long
 def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
     found = crash(tmp_path, rounds=10)
     assert found.faults == []
@@ -49,8 +51,7 @@ def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
     assert found.cut > 3
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@long
 def test_writers_killed_on_a_full_disk_lose_nothing() -> None:
     if subprocess.run(own_mounts(["true"]), capture_output=True, check=False).returncode:
         pytest.skip("this system lets no process have mounts of its own")
@@ -60,8 +61,7 @@ def test_writers_killed_on_a_full_disk_lose_nothing() -> None:
     assert ended.returncode == 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@long
 def test_a_short_soak_is_answered_in_full() -> None:
     with running_service(log_level="WARNING") as service:
         found = asyncio.run(soak(service, seconds=6, sample_s=0.5))

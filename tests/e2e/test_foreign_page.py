@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.browser import Browser, Page, browsing
+from tests.browser import Browser, Page
 from tests.contract.live import live_service
 
 pytestmark = pytest.mark.slow
@@ -25,12 +25,6 @@ STATUSES = """Promise.all(['/documents', '/', '/health'].map((path) => fetch(pat
 def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with live_service(tiny_model, tmp_path_factory.mktemp("store"), drain_delay_s=0) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 def backups(service: httpx.Client) -> dict[str, int]:

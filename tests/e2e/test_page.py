@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.browser import Browser, Page, browsing
+from tests.browser import Browser, Page
 from tests.contract.live import live_service
 from tests.skeleton.project import ROOT
 
@@ -35,12 +35,6 @@ only one cell
 3;;no text
 2;Il fait beau.;
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
