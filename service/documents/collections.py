@@ -215,7 +215,7 @@ def _count_passages(documents: Sequence[Document]) -> int:
 
 
 class Collections:
-    """The collections by name. This class has the default one alone, as where Milvus keeps the documents."""
+    """Collections by name. Where Milvus keeps the documents, there is the default one alone."""
 
     def __init__(self, default: DocumentIndex) -> None:
         self._open: Mapping[str, DocumentIndex] = {DEFAULT_NAME: default}  # by age: the default one first
@@ -224,11 +224,6 @@ class Collections:
         """Close every collection, the default one last."""
         for index in reversed([*self._open.values()]):
             index.close()
-
-    @property
-    def default(self) -> DocumentIndex:
-        """The one of the routes without a name; it is always there."""
-        return self._open[DEFAULT_NAME]
 
     def named(self) -> dict[str, DocumentIndex]:
         """Return every collection, by age: the default one first."""
@@ -315,13 +310,13 @@ class Collections:
         self._check_new(name)
 
     def _drop(self, name: str) -> None:
-        """Remove a collection, not the default one, with its documents. Raises: StorageFull: nothing was removed."""
+        """Remove a collection with its documents; never the default one. Raises: StorageFull: nothing was removed."""
 
     def check_files(self) -> None:
-        """Raises: NotReady: the store's files were moved, deleted or replaced."""
+        """Raises: NotReady: the store's files were moved, deleted or replaced. Milvus looks after its own."""
 
     def announce(self, url: str) -> None:
-        """Tell commands on the same store where this service answers."""
+        """Tell commands on the same store where this service answers. With Milvus they need not ask it."""
 
 
 def count_of(index: DocumentIndex) -> float:

@@ -67,7 +67,7 @@ def test_first_put_makes_a_collection_of_its_own(collections: Collections) -> No
         assert found(collections, "default", query) == ["a red kettle"]
         assert found(collections, "shop", query)[0] == "a blue kettle"
     assert len(ids(collections.of("shop"), EAST, 9, filter_={"of": "shop"})) == 2
-    assert count(collections.default, {"of": "shop"}) == 0
+    assert count(collections.of("default"), {"of": "shop"}) == 0
     assert [document.text for document in read_page(collections.of("shop")).documents] == ["a blue kettle", "an iron"]
 
 

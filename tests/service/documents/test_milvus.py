@@ -59,17 +59,17 @@ def document(id_: str, text: str = "text", **metadata: Any) -> Document:
 
 
 def test_replicas_see_each_others_changes_at_once(server: MilvusServer) -> None:
-    one, other = connect(server.url), connect(server.url)
-    first = one.put([document("a", lang="de")], EAST[None])
-    assert other.get("a").revision == first
-    second = other.put([document("a", lang="tr")], EAST[None])
+    near, far = connect(server.url), connect(server.url)
+    first = near.put([document("a", lang="de")], EAST[None])
+    assert far.get("a").revision == first
+    second = far.put([document("a", lang="tr")], EAST[None])
     assert second > first  # though the other process has never written
-    assert one.get("a").metadata == {"lang": "tr"}
-    assert one.put([document("a")], EAST[None]) > second
-    assert other.delete(["a"]) == 1
-    assert len(one) == 0
-    one.close()
-    other.close()
+    assert near.get("a").metadata == {"lang": "tr"}
+    assert near.put([document("a")], EAST[None]) > second
+    assert far.delete(["a"]) == 1
+    assert len(near) == 0
+    near.close()
+    far.close()
 
 
 def test_revision_grows_though_a_replicas_clock_is_behind(
