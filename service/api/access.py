@@ -81,25 +81,24 @@ class AccessCheck:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
-        refusal: ServiceError | None = None
-        if self._has_keys and access not in self._keyless:
-            refusal = self._key_refusal(scope, access)
-        elif (
-            not self._has_keys
-            and access is not Access.PROBE
-            and hosts
-            and not self._is_known(hosts[0].decode("latin-1"))
-        ):
-            refusal = Misdirected(
-                "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the "
-                "URL's host name there, or set keys (CROSSLET_API_KEYS)"
-            )
+        if self._has_keys:
+            refusal = None if access in self._keyless else self._key_refusal(scope, access)
+        else:
+            refusal = None if access is Access.PROBE else self._host_refusal(hosts)
         if refusal is None and access is Access.WRITE and is_of_another_origin(scope, self._origins):
             return Forbidden(
                 "a page of another origin may neither change nor back up documents; allow its origin "
                 "(CROSSLET_CORS_ORIGINS), or have the proxy pass Host on"
             )
         return refusal
+
+    def _host_refusal(self, hosts: list[bytes]) -> ServiceError | None:
+        if not hosts or self._is_known(hosts[0].decode("latin-1")):
+            return None
+        return Misdirected(
+            "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the URL's "
+            "host name there, or set keys (CROSSLET_API_KEYS)"
+        )
 
     def _key_refusal(self, scope: Scope, access: Access) -> ServiceError | None:
         scheme, _, key = header(scope, b"authorization").partition(" ")

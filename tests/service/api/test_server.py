@@ -20,12 +20,16 @@ from tests.service.process.test_process import ROOT, Service, environment, runni
 
 
 @pytest.fixture(scope="module")
-def ports(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, httpx.Client]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ports")
+
+
+@pytest.fixture(scope="module")
+def ports(tiny_model: Path, folder: Path) -> Iterator[tuple[Service, httpx.Client]]:
     """A service with a key, and a client of its metrics' port without one."""
-    data = tmp_path_factory.mktemp("ports") / "data"
     with (
         reserved_port() as port,
-        running(tiny_model, data, api_keys="full", metrics_open=False, metrics_port=port) as service,
+        running(tiny_model, folder / "data", api_keys="full", metrics_open=False, metrics_port=port) as service,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as metrics,
     ):
         service.client.headers["authorization"] = "Bearer full"
@@ -54,9 +58,9 @@ def test_nothing_else_is_on_the_metrics_port(ports: tuple[Service, httpx.Client]
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-def test_the_log_says_where_they_are(ports: tuple[Service, httpx.Client]) -> None:
+def test_the_log_says_where_they_are(ports: tuple[Service, httpx.Client], folder: Path) -> None:
     service, metrics = ports
-    lines = [json.loads(line) for line in Path(service.log.name).read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "service.log").read_text().splitlines()]
     listening = [line for line in lines if line["event"] == "listening"]
     assert [line["url"] for line in listening] == [str(one.base_url).rstrip("/") for one in (service.client, metrics)]
     assert listening[1]["metrics"] == f"{listening[1]['url']}/metrics"
