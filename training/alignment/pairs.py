@@ -15,10 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from training.alignment.language import MIN_CHARS, LanguageCheck, likeliest_language
 from training.corpora.keys import matching_key
-from training.corpora.language import MIN_CHARS, LanguageCheck
 from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
 from training.evaluation.lines import LANGUAGE, parse_score
@@ -125,8 +124,7 @@ def _check_languages(path: Path, languages: tuple[str, str], pairs: Sequence[Pai
         texts = list(islice((pair[side] for pair in pairs if len(pair[side]) >= MIN_CHARS), CHECKED))
         wrong = [text for text in texts if check.is_wrong(text)]
         if len(wrong) > MOSTLY * len(texts):
-            identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-            ((likely, _),) = Counter(identifier.classify(text)[0] for text in wrong).most_common(1)
+            likely = likeliest_language(wrong)
             both = "one language on both sides: " if likely == languages[1 - side] else ""
             raise AlignmentError(
                 f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {likely} in "

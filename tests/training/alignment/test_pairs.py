@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
+from training.alignment.language import LanguageCheck
 from training.alignment.pairs import MIN_PAIRS, check_disjoint, read_pairs, split_pairs
 from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
@@ -14,6 +15,9 @@ PAIRS = [
     (f"{a[0]} {b[0]} {c[0]} today.", f"{a[1]} {b[1]} heute {c[1]}.")
     for a, b, c in product(SUBJECTS, VERBS[:4], OBJECTS[:4])
 ]
+
+GERMAN = "Der alte Mann kauft jeden Morgen ein frisches Brot beim Bäcker."
+ENGLISH = "The old man buys a fresh loaf of bread from the baker every morning."
 
 
 def write(path: Path, rows: list[tuple[str, ...]], encoding: str = "utf-8") -> Path:
@@ -123,3 +127,14 @@ def test_a_split_shares_no_sentence_and_is_of_its_seed() -> None:
     assert split_pairs(pairs, 0.1, most=500, seed=0)[1] == held
     assert split_pairs(pairs, 0.1, most=500, seed=1)[1] != held
     assert len(split_pairs(pairs, 0.5, most=7, seed=0)[1]) <= 7
+
+
+def test_an_untranslated_sentence_is_wrong_unless_short() -> None:
+    german = LanguageCheck("de")
+    assert german.is_wrong(ENGLISH)
+    assert not german.is_wrong(GERMAN)
+    assert not german.is_wrong(ENGLISH[:19])
+    assert LanguageCheck("en").is_wrong(GERMAN)
+    assert not LanguageCheck("tlh").is_wrong(ENGLISH)  # Klingon: what the identifier does not know, it cannot miss
+    assert not LanguageCheck("nb").is_wrong("Den gamle mannen kjøper et ferskt brød hos bakeren hver eneste morgen.")
+    assert not LanguageCheck("zh_Hant").is_wrong("那位老先生每天早上都會到巷口的麵包店買一條剛出爐的新鮮麵包回家。")

@@ -5,8 +5,8 @@ import pytest
 
 from service.model.artifact import load_manifest
 from tests.skeleton.project import ROOT
+from training.alignment.language import LanguageCheck
 from training.alignment.scores import embed_probe, lost_points, probe_scores, read_probe
-from training.corpora.language import LanguageCheck
 
 
 def test_probe_has_forty_sentences_in_each_bundled_language() -> None:

@@ -15,13 +15,10 @@ from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.filters import PairFilter, length_ratio
 from training.corpora.hashes import FIRST_SLOTS, HashIndex, hash_keys
 from training.corpora.keys import MOST_MARKS, matching_key, matching_words
-from training.corpora.language import LanguageCheck
 from training.corpora.leakage import SHIPPED, EvaluationSentences, check_no_leakage
 from training.errors import LeakageError
 
 NONE = EvaluationSentences([])
-GERMAN = "Der alte Mann kauft jeden Morgen ein frisches Brot beim Bäcker."
-ENGLISH = "The old man buys a fresh loaf of bread from the baker every morning."
 
 
 def kept_and_dropped(
@@ -81,17 +78,6 @@ def test_a_short_chinese_sentence_passes_the_length_ratio() -> None:
     assert length_ratio(*pair, language="zh_Hant") < 1.4
     assert length_ratio(*pair, language="ru") > 2.5
     assert length_ratio("a", "a" * 21, language="de") == pytest.approx(31 / 11)  # ten characters more on either side
-
-
-def test_an_untranslated_sentence_is_wrong_unless_short() -> None:
-    german = LanguageCheck("de")
-    assert german.is_wrong(ENGLISH)
-    assert not german.is_wrong(GERMAN)
-    assert not german.is_wrong(ENGLISH[:19])
-    assert LanguageCheck("en").is_wrong(GERMAN)
-    assert not LanguageCheck("tlh").is_wrong(ENGLISH)  # Klingon: what the identifier does not know, it cannot miss
-    assert not LanguageCheck("nb").is_wrong("Den gamle mannen kjøper et ferskt brød hos bakeren hver eneste morgen.")
-    assert not LanguageCheck("zh_Hant").is_wrong("那位老先生每天早上都會到巷口的麵包店買一條剛出爐的新鮮麵包回家。")
 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=30), max_size=8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -33,6 +35,12 @@ class LanguageCheck:
         probability = dict(ranked)
         own = sum(probability[name] for name in self._own)
         return bool(ranked[0][1] >= OTHER_AT_LEAST and own <= OWN_AT_MOST)
+
+
+def likeliest_language(texts: Iterable[str]) -> str:
+    """The language that most of the texts look like."""
+    ((language, _),) = Counter(_identifier().classify(text)[0] for text in texts).most_common(1)
+    return str(language)
 
 
 @cache
