@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -121,18 +122,17 @@ def _shares(
     corpus: Corpus, config: CorpusConfig, members: dict[int, NDArray[np.int32]], exponent: float
 ) -> NDArray[np.float64]:
     """Return each group's share of the plan, (groups,)."""
-    language = {code: corpus.languages[code // len(corpus.sources)] for code in members}
-    weight = {
-        code: len(group) * config.sources[corpus.sources[code % len(corpus.sources)]].weight
-        for code, group in members.items()
-    }
-    counts = dict.fromkeys(language.values(), 0)
-    weights = dict.fromkeys(language.values(), 0.0)
+    counts: dict[str, int] = defaultdict(int)
+    weights: dict[str, float] = defaultdict(float)
+    groups = []  # language, weight
     for code, group in members.items():
-        counts[language[code]] += len(group)
-        weights[language[code]] += weight[code]
+        language, source = corpus.languages[code // len(corpus.sources)], corpus.sources[code % len(corpus.sources)]
+        weight = len(group) * config.sources[source].weight
+        groups.append((language, weight))
+        counts[language] += len(group)
+        weights[language] += weight
     shares = language_shares(counts, exponent)
-    return np.array([shares[language[code]] * weight[code] / weights[language[code]] for code in members])
+    return np.array([shares[language] * weight / weights[language] for language, weight in groups])
 
 
 def _round_to_sum(shares: NDArray[np.float64], total: int) -> list[int]:

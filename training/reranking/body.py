@@ -35,13 +35,13 @@ def small_body(
     Args:   texts: whose pieces are kept and weighted.
     Raises: ConfigError: the body is of another family, lacks a layer, or its vocabulary cannot be pruned.
     """
-    whole = model.encoder if isinstance(model.encoder, CrossletEncoder) else _as_crosslet(model)
-    width = whole.config.bottleneck_size
-    if whole.config.recurrences > 1:
+    base_encoder = model.encoder if isinstance(model.encoder, CrossletEncoder) else _as_crosslet(model)
+    width = base_encoder.config.bottleneck_size
+    if base_encoder.config.recurrences > 1:
         raise ConfigError("body: the base has a recurrent unit; leave body out")
     if width is not None and config.bottleneck_size not in (None, width):
         raise ConfigError(f"body.bottleneck_size is {config.bottleneck_size}; the base has a bottleneck of {width}")
-    base = whole.config.base_config()
+    base = base_encoder.config.base_config()
     if max(config.layers) >= base.num_hidden_layers:
         raise ConfigError(f"body.layers has {max(config.layers)}; the base's are 0 to {base.num_hidden_layers - 1}")
     pieces = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -53,11 +53,11 @@ def small_body(
     shape = CrossletConfig(base=shape_of(base, **changes), bottleneck_size=width or config.bottleneck_size)
     shape._attn_implementation = model.encoder.config._attn_implementation
     encoder = CrossletEncoder(shape)
-    copy_body(whole, encoder, config.layers)
+    copy_body(base_encoder, encoder, config.layers)
     if base.model_type in OFFSET_FAMILIES:  # positions count from the padding id
         positions = encoder.body.embeddings.position_embeddings.weight
         positions.data = positions.data.roll(pad_id - int(base.pad_token_id), dims=0)
-    _copy_words(whole, encoder, kept, torch.from_numpy(counts_V)[kept])
+    _copy_words(base_encoder, encoder, kept, torch.from_numpy(counts_V)[kept])
     return CrossEncoder(encoder, sep_id=int(new_tokenizer.sep_token_id)), new_tokenizer
 
 

@@ -53,7 +53,7 @@ INVISIBLE = (
 
 def dropping_invisible() -> list[normalizers.Normalizer]:
     """The normaliser steps that remove invisible characters; they come first."""
-    return [normalizers.Replace(Regex(found), "") for found in INVISIBLE]
+    return [normalizers.Replace(Regex(pattern), "") for pattern in INVISIBLE]
 
 
 def drop_invisible(tokenizer: Tokenizer) -> None:
@@ -90,9 +90,8 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     steps: list[normalizers.Normalizer] = [*dropping_invisible(), normalizers.NFKC()]
     if config.lowercase:
         steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") leaves a combining dot
-    steps += [normalizers.Replace(Regex(found), written) for found, written in SPELLINGS.items()]
-    steps.append(normalizers.Replace(Regex(r"\s+"), " "))
-    steps.append(normalizers.Strip())
+    steps += [normalizers.Replace(Regex(pattern), spelling) for pattern, spelling in SPELLINGS.items()]
+    steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
