@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 
 from training.config.parsing import ConfigModel, build, read_yaml
 
-Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
-STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive")
-Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
+Stage = Literal["assistant", "bottleneck", "student", "contrastive", "passages"]
+STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive", "passages")
+PAPER_STAGES: tuple[Stage, ...] = STAGES[:4]
+Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive", "passages"]
 STSB_DEV = "stsb/dev"
 BLOCK_SIZE = 32  # word-table weights that share a scale and a zero point (`round_words`, `export.quantization.tables`)
 
@@ -171,6 +172,53 @@ class ContrastiveConfig(StageConfig):
     """tau of Eq. (9)"""
 
 
+class QuestionSet(ConfigModel):
+    """Questions with the passages that answer them: `qa/<name>.jsonl` of the data folder."""
+
+    questions: Count | None = None
+    """at most, of a language; null: all"""
+
+
+class PassagesConfig(StageConfig):
+    """Stage 5, not in the paper: which passages answer a question, by a retrieval teacher (`training.passages`)."""
+
+    pairs: Annotated[int, Field(ge=2)] | None = 21_120
+    """questions to train on, repeats included"""
+    batch_size: Annotated[int, Field(ge=2)] = 192
+    """questions a batch, all in one language"""
+    learning_rate: NotNegative = 2e-4
+    embedding_learning_rate: NotNegative | None = 0.0
+    """0: words are frozen"""
+    max_length: TextLength = 256
+    """tokens of a passage"""
+    bucketed: Literal[False] = False
+    """batches are in one language, not of one length"""
+    sets: dict[str, QuestionSet] = Field(default={})
+    """by name: a file of `qa`"""
+    measured: list[str] = Field(default=[])
+    """files of `qa` that are measured on: their texts are not trained on"""
+    teacher: str = "intfloat/multilingual-e5-small"
+    """the retrieval model to learn from: folder or hub name"""
+    hard: Annotated[int, Field(ge=2)] = 60
+    """passages nearest to a question by the teacher, from which hard negatives are drawn"""
+    negatives: Count = 2
+    """hard negatives of a question in a batch"""
+    teacher_temperature: AboveZero = 0.02
+    """of the softmax of the teacher's cosines"""
+    temperature: AboveZero = 0.05
+    """of the softmax of the student's"""
+    answer_weight: NotNegative = 0.3
+    """weight of the cross-entropy on the answers"""
+    kept_texts: Count = 80_000
+    """sentences of the corpus, as many of each language, whose vectors shall stay"""
+    kept: Count = 1_024
+    """of these, a batch"""
+    kept_weight: NotNegative = 20.0
+    """weight of their distance from where they were"""
+    strengths: Annotated[list[Share], Field(min_length=1)] = Field(default=[0.5, 0.75, 1.0])
+    """how far to go from the weights before to the trained ones; the best on dev is kept"""
+
+
 class TokenizerConfig(ConfigModel):
     """The vocabulary of assistant and student."""
 
@@ -263,7 +311,7 @@ class RunConfig(ConfigModel):
     """the base's, or random if it has none; fitted by ridge regression"""
     trust_remote_code: bool = False
     """run code from the folder of teacher or base"""
-    stages: list[Stage] = Field(default=list(STAGES))
+    stages: list[Stage] = Field(default=list(PAPER_STAGES))
     """the stages to train; others are skipped"""
     assistant: StageConfig = StageConfig()
     """stage 1"""
@@ -273,6 +321,10 @@ class RunConfig(ConfigModel):
     """stage 3"""
     contrastive: ContrastiveConfig = ContrastiveConfig()
     """stage 4"""
+    passages: PassagesConfig = PassagesConfig()
+    """stage 5, not in the paper"""
+    continue_from: str | None = None
+    """a checkpoint of `python -m export.restore --checkpoint` to train further, with stage 5 alone; null: the base"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the vocabulary"""
     lexical: LexicalConfig = LexicalConfig()
@@ -329,6 +381,10 @@ class RunConfig(ConfigModel):
             raise ValueError(f"stages is {self.stages}; each at most once, in order: {', '.join(STAGES)}")
         for name in self.stages:
             self._check_stage(name)
+        if "passages" in self.stages and not self.passages.sets:
+            raise ValueError("passages.sets is empty; stage 5 needs questions: name files of qa/ in the data folder")
+        if self.continue_from is not None and self.stages != ["passages"]:
+            raise ValueError(f"continue_from goes with stages: [passages], not {self.stages}")
         return self
 
     def _check_stage(self, name: Stage) -> None:

@@ -19,6 +19,8 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 from training.config.run import BLOCK_SIZE
 from training.errors import ConfigError
 
+FIRST_ROWS = 8  # positions that every text has
+
 
 class CrossletConfig(PretrainedConfig):
     """Shape of an encoder: the body's transformers configuration, the bottleneck and the recurrence.
@@ -202,6 +204,30 @@ def _renumbered(name: str, new_number: dict[int, int] | None) -> str | None:
         return name
     number = new_number.get(int(match[2]))
     return None if number is None else f"{match[1]}{number}{match[3]}"
+
+
+def lengthen_positions(encoder: CrossletEncoder, table_LH: Tensor, trained: int, length: int) -> CrossletEncoder:
+    """An encoder that reads at least `length` tokens; rows from `trained` on are those of a table it was made from.
+
+    They are moved by what training moved the others by, on average, but the first few, which special tokens share.
+
+    Args: table_LH: the base's positions.  trained: tokens of the longest text in training.
+    """
+    shape = encoder.config.base_config()
+    own_LH = encoder.body.embeddings.position_embeddings.weight.detach().cpu()
+    trained, rows = min(trained, len(own_LH)), max(length, len(own_LH))
+    move_H = (own_LH[FIRST_ROWS:trained] - table_LH[FIRST_ROWS:trained]).mean(dim=0)
+    state = encoder.state_dict()
+    state["body.embeddings.position_embeddings.weight"] = torch.cat([own_LH[:trained], table_LH[trained:rows] + move_H])
+    config = CrossletConfig(
+        base=shape_of(shape, max_position_embeddings=rows),
+        bottleneck_size=encoder.config.bottleneck_size,
+        recurrences=encoder.config.recurrences,
+    )
+    config._attn_implementation = encoder.config._attn_implementation
+    longer = CrossletEncoder(config)
+    longer.load_state_dict(state)
+    return longer.eval()
 
 
 def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:

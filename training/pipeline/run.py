@@ -21,6 +21,7 @@ from training.corpora.plan import SamplingPlan
 from training.corpora.readers import files_of, find_pair_file
 from training.errors import ConfigError
 from training.evaluation.encoders import TextEncoder
+from training.evaluation.lines import find_file
 from training.evaluation.sts import DevScore
 from training.models.labels import LabelSpace
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
@@ -54,6 +55,8 @@ class Run:
     @cached_property
     def models(self) -> list[str]:
         """The steps that save a model, in order; each but the first starts from the one before."""
+        if self.config.continue_from is not None:
+            return ["start", *self.config.stages]
         later = [stage for stage in self.config.stages if stage != "assistant"]
         return ["start", *(["assistant"] if "assistant" in self.config.stages else []), "shrunk", *later]
 
@@ -211,4 +214,7 @@ class Run:
             for language in self.config.languages
         )
         files = [file for path in pairs if path for file in files_of(path)] + files_under(self.data / "eval")
+        if "passages" in self.config.stages:
+            names = [*self.config.passages.sets, *self.config.passages.measured]
+            files += [path for name in names if (path := find_file(self.data / "qa" / f"{name}.jsonl"))]
         return fingerprint_files(files, relative_to=self.data)

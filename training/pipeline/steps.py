@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training.config.run import STAGES, BottleneckConfig, ContrastiveConfig, Stage, StudentStageConfig
 from training.corpora.mix import build_corpus
@@ -25,12 +25,13 @@ from training.evaluation.vectors import each_text_once
 from training.models.encoder import compile_layers, train_with_rounded_words
 from training.models.labels import LabelSpace, linear_fit
 from training.models.lexical import base_bags, prior_embeddings, solve_ridge, text_bags
-from training.models.sentence_encoder import SentenceEncoder
+from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from training.models.start import assistant_from_base, check_left_out, check_shrinkable, student_from_assistant
 from training.models.teacher import teacher_identity
 from training.optimisation.batches import BatchStream, FixedPlan, Plan, length_bucketed
 from training.optimisation.loop import Objective, train
 from training.optimisation.processes import is_main_process, on_main_process
+from training.passages.stage import question_steps, teach_passages
 from training.pipeline.run import CHECKPOINT, LABEL_SPACE, Run
 from training.pipeline.runner import Step
 from training.pipeline.summary import write_summary
@@ -76,10 +77,15 @@ def steps_of(run: Run) -> list[Step]:
         "shrunk": (partial(shrink, run), {**config.student.model_dump(), "head": config.head}),
         **{name: (partial(train_stage, run, name), config.stage(name).model_dump()) for name in config.stages},
     }
+    if config.continue_from is not None:
+        works["start"] = (partial(go_on, run), {"checkpoint": teacher_identity(config.continue_from)})
+    if "passages" in config.stages:
+        steps += question_steps(run)
     scored: list[str] = []
     for name, before in zip(run.models, ["tokens", *run.models], strict=False):
         work, settings = works[name]
-        steps.append(Step(name, work, settings, after=(before,), together=name in STAGES))
+        after = (before, "question-tokens", "taught") if name == "passages" else (before,)
+        steps.append(Step(name, work, settings, after, together=name in STAGES))
         if name == run.models[-1] or name in config.evaluation.steps:
             settings = config.evaluation.model_dump(exclude={"steps", "dev"})
             steps.append(Step(f"{name}-scores", partial(score, run, name), settings, after=(name,)))
@@ -97,6 +103,9 @@ def make_corpus(run: Run, folder: Path) -> None:
 def make_tokenizer(run: Run, folder: Path) -> None:
     """Make the vocabulary: trained for these languages, taken from the base, or the base's pruned to the corpus."""
     config = run.config.tokenizer
+    if run.config.continue_from is not None:
+        AutoTokenizer.from_pretrained(run.config.continue_from).save_pretrained(folder)
+        return
     if config.kind == "new":
         train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
         tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
@@ -149,6 +158,11 @@ def start(run: Run, folder: Path) -> None:
     if run.config.head == "fitted":
         fit_head(run, assistant)
     run.save(assistant, folder)
+
+
+def go_on(run: Run, folder: Path) -> None:
+    """Take a checkpoint as it is."""
+    run.save(load_sentence_encoder(Path(str(run.config.continue_from))), folder)
 
 
 def sample_pairs(run: Run) -> NDArray[np.int64]:
@@ -209,6 +223,9 @@ def shrink(run: Run, folder: Path) -> None:
 
 def train_stage(run: Run, name: Stage, folder: Path) -> None:
     """Train a stage on its whole plan, then save the model; stage 4 alone is single-stage training."""
+    if name == "passages":
+        teach_passages(run, folder)
+        return
     plan, config = run.stage_plan(name), run.config.stage(name)
     pairs, before = run.pair_encoder(config), run.load(run.before(name))
     match config:

@@ -1,0 +1,118 @@
+"""Questions and the passages that answer them, question and passage in one language.
+
+Shapes: Q questions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.config.run import QuestionSet
+from training.corpora.leakage import EvaluationSentences
+from training.errors import CorpusError
+from training.reranking.data import MeasuredText
+from training.reranking.readers import read_collection
+
+logger = logging.getLogger(__name__)
+FILE = "questions.json.gz"
+HELD_OUT = 10  # a passage whose CRC-32 is 0 modulo this is never trained on
+SHORTEST_PASSAGE = 20  # characters
+LONGEST_PASSAGE = 1_600  # characters, kept
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Question i is `texts[question_Q[i]]`, in `languages[language_Q[i]]`; `texts[passage_Q[i]]` answers it.
+
+    is_held_out_Q: its passage is kept out of training.
+    """
+
+    texts: list[str]
+    languages: list[str]
+    question_Q: NDArray[np.int64]
+    passage_Q: NDArray[np.int64]
+    language_Q: NDArray[np.int64]
+    is_held_out_Q: NDArray[np.bool_]
+
+    def rows(self, *, held_out: bool) -> dict[str, NDArray[np.int64]]:
+        """The questions of each language that has some, for training or held out."""
+        wanted_Q = self.is_held_out_Q == held_out
+        rows = {name: np.flatnonzero(wanted_Q & (self.language_Q == code)) for code, name in enumerate(self.languages)}
+        return {name: found for name, found in rows.items() if len(found)}
+
+    def save(self, folder: Path) -> None:
+        """Write the questions."""
+        columns = zip(self.question_Q, self.passage_Q, self.language_Q, self.is_held_out_Q, strict=True)
+        content = {
+            "languages": self.languages,
+            "texts": self.texts,
+            "questions": [[int(value) for value in row] for row in columns],
+        }
+        with gzip.open(folder / FILE, "wt", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> Questions:
+        """Read what `save` wrote."""
+        with gzip.open(folder / FILE, "rt", encoding="utf-8") as file:
+            content = json.load(file)
+        table_Q4 = np.array(content["questions"], dtype=np.int64).reshape(-1, 4)
+        return cls(content["texts"], content["languages"], *table_Q4.T[:3], is_held_out_Q=table_Q4[:, 3].astype(bool))
+
+
+def read_questions(
+    data: Path, sets: Mapping[str, QuestionSet], languages: list[str], measured: MeasuredText, *, seed: int
+) -> Questions:
+    """Read sets of `data`/qa, without what is measured.
+
+    Raises: CorpusError: no question is left in any of the languages.
+    """
+    number: dict[str, int] = {}
+    rows: dict[tuple[int, int], tuple[int, int]] = {}  # question and passage -> language and held out
+    for name, settings in sets.items():
+        found = [row for row in _rows(data / "qa" / f"{name}.jsonl") if row[2] in languages]
+        kept = [row for row in found if not measured.has({"question": row[0], "passage": row[1]})]
+        by_language = {language: [row for row in kept if row[2] == language] for language in languages}
+        for own in by_language.values():
+            order = np.random.default_rng((seed, zlib.crc32(name.encode()))).permutation(len(own))
+            for index in order[: settings.questions]:
+                question, passage, language = own[index]
+                key = number.setdefault(question, len(number)), number.setdefault(passage, len(number))
+                rows[key] = languages.index(language), zlib.crc32(passage.encode()) % HELD_OUT == 0
+        counts = {language: len(own) for language, own in by_language.items() if own}
+        logger.info("questions of %s: %s; %d measured ones left out", name, counts, len(found) - len(kept))
+    if not rows:
+        raise CorpusError(f"{data / 'qa'} has no question in {', '.join(languages)} that is not measured")
+    pairs_Q2, facts_Q2 = np.array(list(rows)), np.array(list(rows.values()))
+    held_out_Q = facts_Q2[:, 1].astype(bool)
+    total = Counter(languages[code] for code in facts_Q2[~held_out_Q, 0])
+    logger.info("questions to train on: %s; held out: %d", dict(total), held_out_Q.sum())
+    return Questions(list(number), languages, pairs_Q2[:, 0], pairs_Q2[:, 1], facts_Q2[:, 0], held_out_Q)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Question, passage and language, where both are in one."""
+    collection = read_collection(path, "jsonl")
+    for question in collection.questions:
+        for language, text in question.texts.items():
+            for index in question.positives:
+                passage = " ".join(collection.passages[index].get(language, "").replace("[SEP]", " ").split())
+                if len(passage) >= SHORTEST_PASSAGE:
+                    yield " ".join(text.lstrip("- ").split()), passage[:LONGEST_PASSAGE], language
+
+
+def measured_text(data: Path, sets: list[str]) -> MeasuredText:
+    """What must not be trained on: the text of `data`/eval, of the sets that ship, and of these sets of `data`/qa."""
+    evaluation = data / "eval"
+    sentences = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
+    return MeasuredText([read_collection(data / "qa" / f"{name}.jsonl", "jsonl") for name in sets], sentences)
