@@ -11,8 +11,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from training.config.parsing import read_yaml
+from training.config.parsing import build, read_yaml
 from training.config.run import RunConfig, load_config
+from training.corpora.catalog import check_terms
 from training.corpora.fetch import ensure_sources
 from training.errors import ConfigError, PeerError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
@@ -59,6 +60,7 @@ def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_mod
     )
     parser.add_argument("--data", type=Path, help="folder with parallel/<source>/en-<lang>.* and eval/ (data)")
     parser.add_argument("--base", metavar="MODEL", help="the encoder to start from, in place of the configuration's")
+    parser.add_argument("--continue-from", metavar="DIR", help="the checkpoint to train further, likewise")
     parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name>)")
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
@@ -100,8 +102,9 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
         run_rerank_job(options, load_model)
         return
     config = load_config(options.config)
-    if options.base:
-        config = config.model_copy(update={"base": options.base})
+    models = {"base": options.base, "continue_from": options.continue_from}
+    given = {name: model for name, model in models.items() if model}
+    config = build(RunConfig, config.model_dump() | given, where=options.config.name) if given else config
     check_machine(config)
     pairs = options.pairs and read_own_pairs(options.pairs, options.languages)
     out = options.out or Path("runs") / (config.name or (options.pairs or options.config).name.partition(".")[0])
@@ -116,6 +119,7 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
 
 def run_on(config: RunConfig, data: Path, out: Path, options: argparse.Namespace) -> None:
     """Run the steps on a data folder; say how the model came out."""
+    check_terms(config)
     run = Run(config, data, out)
     logger.info("device %s: %s", run.device, describe_hardware())
     # before the fingerprint of the data is taken

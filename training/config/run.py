@@ -23,6 +23,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 AboveZero = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Terms = Literal["permissive", "share-alike", "copyleft", "other"]  # of a licence, as in the catalogue
 Reduction = Literal["sum", "mean"]  # of a squared error over the dimensions of an embedding
 ObjectiveName = Literal[
     "soft",  # Eq. (5)
@@ -65,6 +66,8 @@ class CorpusConfig(ConfigModel):
     """keep duplicate pairs and pairs with identical sides"""
     noise: Share | None = None
     """share of the pairs that come again with one side badly typed; null: none"""
+    terms: Annotated[list[Terms], Field(min_length=1)] | None = None
+    """licences of the text that is trained on; another is refused; null: any"""
     fetch: bool = False
     """first download the sources that the data folder lacks"""
 

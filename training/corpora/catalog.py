@@ -9,6 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from training.config.parsing import ConfigModel, build, read_yaml
+from training.config.run import RunConfig, Terms
+from training.errors import ConfigError
 
 
 class SourceFiles(ConfigModel):
@@ -39,13 +41,13 @@ class SourceFiles(ConfigModel):
 
 
 class CatalogEntry(ConfigModel):
-    """One corpus. `permissive`: its text may be passed on and used commercially, without conditions on the result."""
+    """One corpus. `terms`: what its licence asks of who passes its text on; other: non-commercial, or not stated."""
 
     title: str
     licence: str
-    permissive: bool
+    terms: Terms
     url: str  # its home page
-    kind: Literal["parallel", "evaluation"] = "parallel"
+    kind: Literal["parallel", "questions", "evaluation"] = "parallel"
     languages: list[str] = Field(default=[])  # to download, besides English
     files: SourceFiles | None = None  # None: nothing to download
 
@@ -55,3 +57,23 @@ def load_catalog() -> dict[str, CatalogEntry]:
     """Return every known source by name."""
     path = Path(__file__).parent / "catalog.yaml"
     return {name: build(CatalogEntry, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}
+
+
+def check_terms(config: RunConfig) -> None:
+    """Check the licences of all text that a configuration trains on, where it limits them.
+
+    Raises: ConfigError: a source has other terms, or is not in the catalogue.
+    """
+    allowed, known = config.corpus.terms, load_catalog()
+    if allowed is None:
+        return
+    places = {"corpus.sources": config.corpus.sources, "passages.sets": config.passages.sets}
+    for place, names in places.items():
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"{place} has {name!r}, which the catalogue lacks; corpus.terms: null takes any text")
+            if known[name].terms not in allowed:
+                raise ConfigError(
+                    f"{place} has {name!r}, whose terms are {known[name].terms} ({known[name].licence}); corpus.terms "
+                    f"allows {', '.join(allowed)}"
+                )

@@ -76,7 +76,9 @@ def look_at(path: Path) -> tuple[str, str]:
 
 def with_own_pairs(config: RunConfig, pairs: PairFile) -> RunConfig:
     """The configuration, on this file alone."""
-    corpus = config.corpus.model_copy(update={"sources": {_source(pairs): SourceConfig()}, "fetch": False})
+    corpus = config.corpus.model_copy(
+        update={"sources": {_source(pairs): SourceConfig()}, "fetch": False, "terms": None}
+    )
     return config.model_copy(update={"languages": [pairs.languages[1]], "corpus": corpus})
 
 

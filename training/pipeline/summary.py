@@ -95,7 +95,7 @@ def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
     """A few texts a language, from freely redistributable sources if there are any."""
     known = load_catalog()
-    is_free = np.array([source in known and known[source].permissive for source in corpus.sources])
+    is_free = np.array([source in known and known[source].terms == "permissive" for source in corpus.sources])
     texts: dict[str, list[str]] = {"en": []}
     for code, language in enumerate(corpus.languages):
         pairs = np.flatnonzero(corpus.language_code == code)

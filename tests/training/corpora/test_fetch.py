@@ -24,7 +24,7 @@ TED = "talkid\ten\tde\tfr\tzh-tw\n1\tGood day\tGuten Tag\t\t日安\n1\tThanks & 
 
 
 def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> CatalogEntry:
-    about = {"title": "A title", "licence": "CC0 1.0", "permissive": True, "url": "https://example.org"}
+    about = {"title": "A title", "licence": "CC0 1.0", "terms": "permissive", "url": "https://example.org"}
     return CatalogEntry(**about, kind=kind, languages=languages.split(), files=files)
 
 
