@@ -11,7 +11,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,15 +124,7 @@ def open_start(folder: Path) -> tuple[Start, Form | None]:
         model = restored_student(source)
     except (ArtifactError, ExportError) as exc:
         raise AlignmentError(str(exc)) from exc
-    names = ("config", "git_commit", "pairs_seen")
-    record = {name: manifest.training[name] for name in names if name in manifest.training} | {
-        "name": manifest.name,
-        "languages": list(manifest.languages),
-        "max_length": manifest.max_length,
-        "data": [asdict(licence) for licence in manifest.data_licences],
-        "parity_texts": {"parity": list(source.parity.texts[:-1])},  # the last joins the others
-    }
-    return Start(model, source.tokenizer, record), Form(manifest.precision, source.weights.word_bits)
+    return Start(model, source.tokenizer, source.record()), Form(manifest.precision, source.weights.word_bits)
 
 
 def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -> Path:

@@ -6,8 +6,9 @@ Shapes: B width of the word table, L tokens, H hidden, D dims of the sentence em
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -77,6 +78,18 @@ class Source:
         return head
 
     @torch.no_grad()
+    def record(self) -> dict[str, Any]:
+        """What `crosslet.json` says of a checkpoint made from it; its scores are left out: training changes them."""
+        manifest = self.manifest
+        names = ("config", "git_commit", "pairs_seen")
+        return {name: manifest.training[name] for name in names if name in manifest.training} | {
+            "name": manifest.name,
+            "languages": list(manifest.languages),
+            "max_length": manifest.max_length,
+            "data": [asdict(licence) for licence in manifest.data_licences],
+            "parity_texts": {"parity": list(self.parity.texts[:-1])},  # the last joins the others
+        }
+
     def check(self, embed: Embed) -> float:
         """The lowest cosine of a restored model's vectors to those of the parity pack.
 
