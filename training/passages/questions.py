@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ LONGEST_PASSAGE = 1_600  # characters, kept
 class Questions:
     """Question i is `texts[question_Q[i]]`, in `languages[language_Q[i]]`; `texts[passage_Q[i]]` answers it.
 
-    is_held_out_Q: its passage is kept out of training.
+    is_held_out_Q: its passage is kept out of training.  counts: questions to train on, by set.
     """
 
     texts: list[str]
@@ -43,6 +44,7 @@ class Questions:
     passage_Q: NDArray[np.int64]
     language_Q: NDArray[np.int64]
     is_held_out_Q: NDArray[np.bool_]
+    counts: dict[str, int]
 
     def rows(self, *, held_out: bool) -> dict[str, NDArray[np.int64]]:
         """The questions of each language that has some, for training or held out."""
@@ -54,6 +56,7 @@ class Questions:
         """Write the questions."""
         columns = zip(self.question_Q, self.passage_Q, self.language_Q, self.is_held_out_Q, strict=True)
         content = {
+            "counts": self.counts,
             "languages": self.languages,
             "texts": self.texts,
             "questions": [[int(value) for value in row] for row in columns],
@@ -67,7 +70,9 @@ class Questions:
         with gzip.open(folder / FILE, "rt", encoding="utf-8") as file:
             content = json.load(file)
         table_Q4 = np.array(content["questions"], dtype=np.int64).reshape(-1, 4)
-        return cls(content["texts"], content["languages"], *table_Q4.T[:3], is_held_out_Q=table_Q4[:, 3].astype(bool))
+        return cls(
+            content["texts"], content["languages"], *table_Q4.T[:3], table_Q4[:, 3].astype(bool), content["counts"]
+        )
 
 
 def read_questions(
@@ -78,26 +83,26 @@ def read_questions(
     Raises: CorpusError: no question is left in any of the languages.
     """
     number: dict[str, int] = {}
-    rows: dict[tuple[int, int], tuple[int, int]] = {}  # question and passage -> language and held out
+    facts: dict[tuple[int, int], tuple[int, bool]] = {}  # question and passage -> language, held out
+    counts = dict.fromkeys(sets, 0)
     for name, settings in sets.items():
-        found = [row for row in _rows(data / "qa" / f"{name}.jsonl") if row[2] in languages]
-        kept = [row for row in found if not measured.has({"question": row[0], "passage": row[1]})]
-        by_language = {language: [row for row in kept if row[2] == language] for language in languages}
-        for own in by_language.values():
-            order = np.random.default_rng((seed, zlib.crc32(name.encode()))).permutation(len(own))
-            for index in order[: settings.questions]:
-                question, passage, language = own[index]
+        rows = list(_rows(data / "qa" / f"{name}.jsonl"))
+        np.random.default_rng((seed, zlib.crc32(name.encode()))).shuffle(rows)
+        for code, language in enumerate(languages):
+            own = (row for row in rows if row[2] == language)
+            unmeasured = (row for row in own if not measured.has({"question": row[0], "passage": row[1]}))
+            for question, passage, _ in islice(unmeasured, settings.questions):
                 key = number.setdefault(question, len(number)), number.setdefault(passage, len(number))
-                rows[key] = languages.index(language), zlib.crc32(passage.encode()) % HELD_OUT == 0
-        counts = {language: len(own) for language, own in by_language.items() if own}
-        logger.info("questions of %s: %s; %d measured ones left out", name, counts, len(found) - len(kept))
-    if not rows:
+                is_held_out = zlib.crc32(passage.encode()) % HELD_OUT == 0
+                counts[name] += key not in facts and not is_held_out
+                facts.setdefault(key, (code, is_held_out))
+    if not facts:
         raise CorpusError(f"{data / 'qa'} has no question in {', '.join(languages)} that is not measured")
-    pairs_Q2, facts_Q2 = np.array(list(rows)), np.array(list(rows.values()))
-    held_out_Q = facts_Q2[:, 1].astype(bool)
-    total = Counter(languages[code] for code in facts_Q2[~held_out_Q, 0])
-    logger.info("questions to train on: %s; held out: %d", dict(total), held_out_Q.sum())
-    return Questions(list(number), languages, pairs_Q2[:, 0], pairs_Q2[:, 1], facts_Q2[:, 0], held_out_Q)
+    pairs_Q2, code_Q = np.array(list(facts)), np.array([code for code, _ in facts.values()])
+    is_held_out_Q = np.array([is_held_out for _, is_held_out in facts.values()])
+    by_language = Counter(languages[code] for code in code_Q[~is_held_out_Q])
+    logger.info("questions to train on: %s; by set: %s; held out: %d", dict(by_language), counts, is_held_out_Q.sum())
+    return Questions(list(number), languages, pairs_Q2[:, 0], pairs_Q2[:, 1], code_Q, is_held_out_Q, counts)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:

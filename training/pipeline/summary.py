@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.evaluation.report import HELD_OUT_METRIC, MetricScores
 from training.evaluation.sts import find_sts, spread
+from training.passages.questions import Questions
 from training.pipeline.run import CHECKPOINT, Run
 from training.system.files import write_json_atomically
 
@@ -39,7 +41,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
-        "data": data_sources(run.corpus),
+        "data": data_sources(pairs_by_source(run), sources_before(run)),
         "calibration_texts": calibration_texts(run.corpus),
         "parity_texts": parity_texts(run.corpus),
         "sts_gate": sts_gate(run.scored, config.languages),
@@ -83,13 +85,28 @@ def weaknesses(scores: MetricScores, start: MetricScores | None) -> list[str]:
     return sentences
 
 
-def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
-    """Each source with its licence and its number of pairs in the corpus, largest first."""
-    known = load_catalog()
-    titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
-    counts = sorted(((corpus.count([source]), source) for source in corpus.sources), key=lambda item: -item[0])
-    rows = [(*titles.get(source, (source, "see the source", "")), count) for count, source in counts if count]
-    return [dict(zip(("source", "licence", "url", "pairs"), row, strict=True)) for row in rows]
+def pairs_by_source(run: Run) -> dict[str, int]:
+    """Pairs of the corpus, and questions of stage 5, of each source."""
+    counts = {source: run.corpus.count([source]) for source in run.corpus.sources}
+    return counts | (Questions.load(run.out / "questions").counts if "passages" in run.config.stages else {})
+
+
+def sources_before(run: Run) -> list[dict[str, Any]]:
+    """The sources of the checkpoint that the run goes on from."""
+    record = Path(run.config.continue_from or "") / "crosslet.json"
+    sources: list[dict[str, Any]] = json.loads(record.read_text(encoding="utf-8"))["data"] if record.is_file() else []
+    return sources
+
+
+def data_sources(counts: Mapping[str, int], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each source with its licence and its number of pairs: those before, then the others, largest first."""
+    known, named, rows = load_catalog(), {row["source"] for row in before}, list(before)
+    for name, pairs in sorted(counts.items(), key=lambda item: -item[1]):
+        entry = known.get(name)
+        about = (entry.title, entry.licence, entry.url) if entry else (name, "see the source", "")
+        if pairs and about[0] not in named:
+            rows.append(dict(zip(("source", "licence", "url", "pairs"), (*about, pairs), strict=True)))
+    return rows
 
 
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:

@@ -54,6 +54,7 @@ def test_a_tenth_of_the_passages_is_held_out_by_their_crc(data: Path) -> None:
     held_out = {questions.texts[row] for row in questions.passage_Q[questions.is_held_out_Q]}
     assert held_out == {text for text in asked(questions).values() if zlib.crc32(text.encode()) % 10 == 0}
     assert 0 < len(held_out) < 20
+    assert questions.counts == {"towns": 80 - questions.is_held_out_Q.sum()}
 
 
 def test_the_limit_of_a_set_counts_for_each_language(data: Path) -> None:

@@ -50,6 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bpe([text for row in rows for text in row]).save(str(root / "tokenizer.json"))
     tokenizer = wrap_tokenizer(root / "tokenizer.json", max_length=40)
     save_sentence_encoder(SentenceEncoder(short_encoder(), normalized=True), tokenizer, root / "small", max_length=16)
+    (root / "small/crosslet.json").write_text(json.dumps({"data": [{"source": "of the checkpoint"}]}))
     BertModel(shape(40)).save_pretrained(root / "base")
     tokenizer.save_pretrained(root / "base")
     config = {
@@ -85,3 +86,9 @@ def test_words_stay_and_the_strength_kept_is_the_best_on_dev(finished: Path) -> 
     means = {float(strength): scores["mean"] for strength, scores in record["judged"].items()}
     assert set(means) == {0.0, 0.5, 0.75, 1.0}
     assert means[record["kept"]] == max(means.values())
+
+
+def test_the_card_names_the_sources_of_all_training(finished: Path) -> None:
+    record = json.loads((finished / "out/final/checkpoint/crosslet.json").read_text())
+    assert [row["source"] for row in record["data"]] == ["of the checkpoint", "sentences", "towns"]
+    assert record["max_length"] == 32

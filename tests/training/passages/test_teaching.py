@@ -27,7 +27,7 @@ def log_softmax(score: np.ndarray) -> np.ndarray:
 def questions_of(count: int, texts: int) -> Questions:
     """Question i is text i; its answer is text `count` + i."""
     number = np.arange(count)
-    return Questions([""] * texts, ["en"], number, count + number, np.zeros(count, int), np.zeros(count, bool))
+    return Questions([""] * texts, ["en"], number, count + number, np.zeros(count, int), np.zeros(count, bool), {})
 
 
 def test_losses_are_those_of_numpy() -> None:

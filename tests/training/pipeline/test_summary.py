@@ -43,9 +43,11 @@ def test_every_source_of_the_default_configuration_has_a_licence() -> None:
     assert sources.keys() <= load_catalog().keys()
 
 
-def test_data_sources_count_the_pairs_of_the_corpus(corpus: Corpus) -> None:
-    sentences = {"source": "sentences", "licence": "see the source", "url": "", "pairs": 100}
-    assert data_sources(corpus) == [sentences]
+def test_data_sources_are_those_before_then_by_size() -> None:
+    title = load_catalog()["tico19"].title
+    found = data_sources({"sentences": 100, "tico19": 200, "korsts": 0}, [{"source": "before"}])
+    assert [(row["source"], row.get("pairs")) for row in found] == [("before", None), (title, 200), ("sentences", 100)]
+    assert data_sources({"tico19": 200}, [{"source": title}]) == [{"source": title}]
 
 
 def test_calibration_texts_are_of_every_language_and_english(corpus: Corpus) -> None:
