@@ -28,7 +28,7 @@ Written by `make reference` from `service/settings.py`; do not edit.
 The service reads these environment variables once, at start, and logs them without keys. An empty variable counts as
 unset. A variable that starts with `CROSSLET_` but is no setting is logged as a warning, with the closest setting.
 
-| variable | default | meaning |
+|variable|default|meaning|
 |---|---|---|
 """
 CONFIGURATION_HEAD = """# Configuration keys
@@ -47,20 +47,20 @@ BOUNDS = {  # a constraint of a type -> words
     "min_length": "≥ {:g}",
     "max_length": "≤ {:g}",
 }
-TABLE_HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
+TABLE_HEAD = "|key|values|default|meaning|\n|---|---|---|---|\n"
 
 
 def settings_page() -> str:
     """One row for each setting of the service."""
     rows = [
-        f"| `{PREFIX}{name.upper()}` | {_setting_default(field.default)} | {field.description} |"
+        f"|`{PREFIX}{name.upper()}`|{_setting_default(field.default)}|{field.description}|"
         for name, field in Settings.model_fields.items()
     ]
     return SETTINGS_HEAD + "\n".join(rows) + "\n"
 
 
 def configuration_page() -> str:
-    """One table for each model under `RunConfig`; a subclass adds its own keys to those of its base."""
+    """One table for each model under `RunConfig`; a subclass has its own keys and new defaults."""
     return CONFIGURATION_HEAD + "".join(_section(cls, places) for cls, places in _places(RunConfig, "").items())
 
 
@@ -95,11 +95,10 @@ def _is_model(annotation: Any) -> bool:
 
 def _section(cls: type[BaseModel], places: list[str]) -> str:
     listed = ", ".join(f"`{place.rstrip('.')}`" for place in places if place)
-    inherited = {name for base in cls.__mro__[1:] if _is_model(base) for name in base.model_fields}
     rows = "".join(
-        f"| `{name}` | {_values(field.annotation, field.metadata)} | {_default(field)} | {field.description} |\n"
+        f"|`{name}`|{_values(field.annotation, field.metadata)}|{_default(field)}|{field.description}|\n"
         for name, field in cls.model_fields.items()
-        if name not in inherited
+        if name in cls.__annotations__
     )
     return f"\n## {listed or 'The run'}\n\n{inspect.getdoc(cls)}\n\n{TABLE_HEAD}{rows}"
 

@@ -1,10 +1,13 @@
+from pathlib import Path
+
 import pytest
 
 from training.config.parsing import build
-from training.config.run import RunConfig
+from training.config.run import RunConfig, load_config
 from training.corpora.catalog import check_terms, load_catalog
 from training.errors import ConfigError
 
+CONFIGS = Path(__file__).parents[3] / "training" / "configs"
 FREE = ["permissive", "share-alike"]
 
 
@@ -36,6 +39,14 @@ def test_sources_under_the_allowed_terms_pass() -> None:
 def test_other_terms_are_refused_by_name(settings: RunConfig, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         check_terms(settings)
+
+
+def test_committed_configurations_keep_to_their_terms() -> None:
+    configs = [load_config(path) for path in sorted(CONFIGS.glob("*.yaml")) if "terms: [" in path.read_text()]
+    assert [config.corpus.terms for config in configs] == [FREE] * len(configs)
+    assert configs
+    for config in configs:
+        check_terms(config)
 
 
 def test_terms_follow_from_the_licence() -> None:
