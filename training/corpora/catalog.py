@@ -67,7 +67,7 @@ def check_terms(config: RunConfig) -> None:
     allowed, known = config.corpus.terms, load_catalog()
     if allowed is None:
         return
-    places = {"corpus.sources": config.corpus.sources, "passages.sets": config.passages.sets}
+    places = {"corpus.sources": list(config.corpus.sources), "passages.sets": list(config.passages.sets)}
     for place, names in places.items():
         for name in names:
             if name not in known:

@@ -207,9 +207,9 @@ def _renumbered(name: str, new_number: dict[int, int] | None) -> str | None:
 
 
 def lengthen_positions(encoder: CrossletEncoder, table_LH: Tensor, trained: int, length: int) -> CrossletEncoder:
-    """An encoder that reads at least `length` tokens; rows from `trained` on are those of a table it was made from.
+    """An encoder of at least `length` positions: those from `trained` on are the base's, moved like the others.
 
-    They are moved by what training moved the others by, on average, but the first few, which special tokens share.
+    Training moved the others by `move_H` on average; the first positions, which every text has, do not count.
 
     Args: table_LH: the base's positions.  trained: tokens of the longest text in training.
     """
@@ -227,7 +227,8 @@ def lengthen_positions(encoder: CrossletEncoder, table_LH: Tensor, trained: int,
     config._attn_implementation = encoder.config._attn_implementation
     longer = CrossletEncoder(config)
     longer.load_state_dict(state)
-    return longer.eval()
+    longer.eval()
+    return longer
 
 
 def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:

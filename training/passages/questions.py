@@ -40,8 +40,8 @@ class Questions:
 
     texts: list[str]
     languages: list[str]
-    question_Q: NDArray[np.int64]
-    passage_Q: NDArray[np.int64]
+    question_Q: NDArray[np.int32]
+    passage_Q: NDArray[np.int32]
     language_Q: NDArray[np.int64]
     is_held_out_Q: NDArray[np.bool_]
     counts: dict[str, int]
@@ -69,10 +69,10 @@ class Questions:
         """Read what `save` wrote."""
         with gzip.open(folder / FILE, "rt", encoding="utf-8") as file:
             content = json.load(file)
-        table_Q4 = np.array(content["questions"], dtype=np.int64).reshape(-1, 4)
-        return cls(
-            content["texts"], content["languages"], *table_Q4.T[:3], table_Q4[:, 3].astype(bool), content["counts"]
-        )
+        table_Q4 = np.array(content["questions"], dtype=np.int32).reshape(-1, 4)
+        asked_Q, passage_Q, code_Q, is_held_out_Q = table_Q4.T
+        texts, languages, counts = (content[name] for name in ("texts", "languages", "counts"))
+        return cls(texts, languages, asked_Q, passage_Q, code_Q.astype(np.int64), is_held_out_Q.astype(bool), counts)
 
 
 def read_questions(
@@ -98,7 +98,7 @@ def read_questions(
                 facts.setdefault(key, (code, is_held_out))
     if not facts:
         raise CorpusError(f"{data / 'qa'} has no question in {', '.join(languages)} that is not measured")
-    pairs_Q2, code_Q = np.array(list(facts)), np.array([code for code, _ in facts.values()])
+    pairs_Q2, code_Q = np.array(list(facts), dtype=np.int32), np.array([code for code, _ in facts.values()])
     is_held_out_Q = np.array([is_held_out for _, is_held_out in facts.values()])
     by_language = Counter(languages[code] for code in code_Q[~is_held_out_Q])
     logger.info("questions to train on: %s; by set: %s; held out: %d", dict(by_language), counts, is_held_out_Q.sum())

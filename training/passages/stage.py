@@ -156,6 +156,6 @@ def choose_kept(run: Run, encode: TextEncoder, path: Path) -> None:
 
     def save(part: Path) -> None:
         with part.open("wb") as file:
-            np.savez(file, texts_K=texts_K.astype(np.int64), vector_KD=vector_KD)
+            np.savez(file, texts_K=texts_K.astype(np.int32), vector_KD=vector_KD)
 
     write_atomically(path, save)

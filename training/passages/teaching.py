@@ -42,7 +42,7 @@ class Taught:
     """
 
     vector_ND: NDArray[np.float32]
-    hard_QC: NDArray[np.int64]
+    hard_QC: NDArray[np.int32]
 
 
 def teach(teacher: SentenceTransformer, questions: Questions, folder: Path, *, max_length: int, depth: int) -> None:
@@ -55,7 +55,7 @@ def teach(teacher: SentenceTransformer, questions: Questions, folder: Path, *, m
     embed_missing(teacher, texts, store, total=len(texts))
     vector_ND = np.array(store.vectors()[store.rows(texts)])
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
-    hard_QC = np.full((len(questions.question_Q), depth), -1)
+    hard_QC = np.full((len(questions.question_Q), depth), -1, dtype=np.int32)
     for rows in questions.rows(held_out=False).values():
         pool = np.unique(questions.passage_Q[rows])
         for start in range(0, len(rows), CHUNK):
@@ -110,7 +110,7 @@ def _draws(rows: NDArray[np.int64], batch: int, *, seed: tuple[int, int]) -> Ite
 class Kept:
     """Sentences that shall stay where they were.  texts_K: of the corpus.  vector_KD: of the model before."""
 
-    texts_K: NDArray[np.int64]
+    texts_K: NDArray[np.int32]
     vector_KD: Tensor
 
     @classmethod
@@ -172,7 +172,7 @@ def passages_objective(
 
 
 def encode_texts(
-    model: SentenceEncoder, tokens: TokenStore, texts_N: NDArray[np.int64], max_length: int, device: torch.device
+    model: SentenceEncoder, tokens: TokenStore, texts_N: NDArray[np.int32], max_length: int, device: torch.device
 ) -> Tensor:
     """The vectors of texts, (N, D), equal in all processes; each text is encoded once, by one process."""
     texts_U, place_N = np.unique(texts_N, return_inverse=True)
