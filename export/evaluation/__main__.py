@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import training
+from export.evaluation import BUNDLED
 from service.spelling import Parser, nearest
 from training.errors import EvaluationError
 from training.system.files import is_path, write_json_atomically
@@ -21,9 +21,9 @@ from training.system.files import is_path, write_json_atomically
 if TYPE_CHECKING:
     from service.blending import Weight
 
-BUNDLED = Path(training.__file__).parent / "evaluation" / "bundled"  # a search set, written for this project
-KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "rerank")
-DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank takes minutes: it scores every language pair
+KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "passages", "rerank")
+DEFAULT_KINDS = KINDS[:-2]  # the last two take minutes
+DEV_PASSAGES = "_passages_dev_"  # in the name of a metric that is not to be reported
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,7 +53,8 @@ def evaluate(options: argparse.Namespace) -> None:
     scores, failures = scores_of(options)
     if options.out:
         write_json_atomically(options.out, scores)
-    print(markdown(scores) if options.markdown else json.dumps(scores, indent=1))
+    reported = {metric: values for metric, values in scores.items() if DEV_PASSAGES not in metric}
+    print(markdown(reported) if options.markdown else json.dumps(scores, indent=1))
     if failures:
         print(f"\n{failures_markdown(failures)}")
 
@@ -108,7 +109,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
         type=_kinds,
         default=DEFAULT_KINDS,
         metavar="KINDS",
-        help=f"any of {','.join(KINDS)}; default: all but rerank",
+        help=f"any of {','.join(KINDS)}, or all; default: all but passages and rerank",
     )
     parser.add_argument(
         "--languages", type=_names, help="score only these and English, e.g. de,fr; default: the model's, or all"
@@ -117,7 +118,10 @@ def evaluate_parser() -> argparse.ArgumentParser:
         "--threshold", type=float, help="lowest margin of a mined pair; default: chosen on the half that is not scored"
     )
     parser.add_argument(
-        "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
+        "--queries",
+        type=int,
+        metavar="N",
+        help="passages, rerank: at most N queries of each set, evenly spaced; default: all",
     )
     parser.add_argument(
         "--one-language", action="store_true", help="rerank: leave out query and passages in two languages; mixed stays"
@@ -159,6 +163,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _kinds(text: str) -> tuple[str, ...]:
+    if text == "all":
+        return KINDS
     unknown = [name for name in _names(text) if name not in KINDS]
     if unknown or not _names(text):
         raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(KINDS)}")

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from export.evaluation import BUNDLED
 from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from export.evaluation.models import is_served_reranker, load_model, probabilities, served_reranker, two_stage_scorer
+from export.evaluation.passages import best_passage_scorer, evaluate_passages, halves
 from export.evaluation.search import SearchSet, evaluate_search, read_search
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, Failure, evaluate_bitext, find_bitext, worst_failures
-from training.evaluation.lines import folders_under
+from training.evaluation.lines import find_file, folders_under
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import MetricScores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
@@ -38,7 +40,7 @@ class Choice:
         languages: score only files in these and English, in any region or script (`pt` includes `pt_BR`); None: all.
             Does not apply to retrieval sets, whose file names have no language.
         threshold: the lowest margin of a mined pair; None: chosen on the half that is not scored.
-        queries: at most this many of each re-ranking set, evenly spaced; None: all.
+        queries: at most this many of each set of passages or of re-ranking, evenly spaced; None: all.
         one_language: of the couples of a re-ranking set, only those of one language; mixed sets stay.
     """
 
@@ -58,11 +60,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Encoders:
-    """A model's encoders: for plain texts, for queries and for documents."""
+    """A model's encoders: for plain texts, for queries and for documents; and its splitter of documents, if served."""
 
     text: Encode
     query: Encode
     document: Encode
+    split: Callable[[str], list[str]] | None
 
 
 def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]:
@@ -76,7 +79,12 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
     model = load_model(options.model, trust_remote_code=options.trust_remote_code)
     choice = _choice(options, options.languages or model.languages)
     scores = evaluate_folder(
-        model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
+        model.encode,
+        options.data,
+        choice,
+        query=model.encode_query,
+        document=model.encode_document,
+        split=model.split,
     )
     failures = [
         failure
@@ -110,15 +118,24 @@ def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Cho
 
 
 def evaluate_folder(
-    encode: Encode, data: Path, choice: Choice, *, query: Encode | None = None, document: Encode | None = None
+    encode: Encode,
+    data: Path,
+    choice: Choice,
+    *,
+    query: Encode | None = None,
+    document: Encode | None = None,
+    split: Callable[[str], list[str]] | None = None,
 ) -> MetricScores:
     """Score every chosen set below `data`/eval, or below `data` if it has no `eval`. A set is named by its path.
 
     Args:   query, document: encoders for retrieval and search; None: `encode`.
+            split: a document -> its passages as served; None: documents are scored whole only.
     Raises: EvaluationError: there is no such folder, no set in it, or a line of a set is malformed.
     """
     once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
-    encoders = Encoders(once[encode], once[query or encode], once[document or encode])
+    encoders = Encoders(once[encode], once[query or encode], once[document or encode], split)
+    if split is None and "passages" in choice.kinds:
+        logger.info("passages: documents are scored whole only, since the model is not an artifact")
     kinds = {kind: partial(SCORE_KIND[kind], encoders) for kind in choice.kinds}
     return _evaluate(kinds, data, choice)
 
@@ -128,26 +145,36 @@ def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice)
 
     Raises: EvaluationError: another kind is requested, there is no such folder, or no set in it.
     """
-    if choice.kinds != ("rerank",):
+    if choice.kinds == EVERY_KIND:
+        logger.info("skipped all but rerank: a cross-encoder has no embeddings")
+    elif choice.kinds != ("rerank",):
         raise EvaluationError("a cross-encoder has no embeddings; score it with --sets rerank")
     return _evaluate({"rerank": partial(rerank_scores, scorers)}, data, choice)
 
 
 def _evaluate(kinds: Mapping[str, Callable[[Path, Choice], MetricScores]], data: Path, choice: Choice) -> MetricScores:
     root = _root(data)
+    folders = [
+        ("_".join(folder.relative_to(root).parts) or root.resolve().name, folder) for folder in folders_under(root)
+    ]
+    if tuple(kinds) == EVERY_KIND and not any(find_file(folder / "documents.jsonl") for _, folder in folders):
+        folders.append(("search", BUNDLED / "search"))
     scores: MetricScores = {}
-    for folder in folders_under(root):
-        name = "_".join(folder.relative_to(root).parts) or root.resolve().name
+    skipped = dict.fromkeys(kinds)
+    for name, folder in folders:
         for kind, score in kinds.items():
             found = {f"{name}{metric}": values for metric, values in score(folder, choice).items() if values}
             if found:
                 logger.info("scored %s: %s", kind, name)
+                skipped.pop(kind, None)
             scores |= found
+    among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
+    if scores and skipped:
+        logger.info("skipped %s: %s has no such set%s", ", ".join(skipped), root, among)
     if not scores:
-        guide = "rerank-training" if choice.kinds == ("rerank",) else "evaluate"
-        among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
+        guide = "rerank-training" if tuple(kinds) == ("rerank",) else "evaluate"
         raise EvaluationError(
-            f"{root} has no evaluation set for {', '.join(choice.kinds)}{among}; docs/guide/{guide}.md has the layouts"
+            f"{root} has no evaluation set for {', '.join(kinds)}{among}; docs/guide/{guide}.md has the layouts"
         )
     return scores
 
@@ -209,6 +236,21 @@ def _search(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries)) if queries else {}
 
 
+def _passages(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
+    collection = find_collection(folder)
+    if collection is None:
+        return {}
+    scorers: dict[str, Scorer] = {"whole": BiEncoderScorer(encoders.query, encoders.document)}
+    if encoders.split:
+        scorers["split"] = best_passage_scorer(encoders.query, encoders.document, encoders.split)
+    languages = sorted(language for language in collection.languages if choice.allows([language]))
+    return {
+        f"_passages{part}_{metric}": values
+        for part, half in halves(folder, collection).items()
+        for metric, values in evaluate_passages(scorers, half, languages, queries=choice.queries).items()
+    }
+
+
 def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     own = BiEncoderScorer(encoders.query, encoders.document)
     return rerank_scores({"": own, "_bm25": bm25}, folder, choice)
@@ -222,7 +264,7 @@ def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -
     found = find_collection(folder)
     if found is None:
         return {}
-    languages = [language for language in found.languages if choice.allows([language])]
+    languages = sorted(language for language in found.languages if choice.allows([language]))
     couples = [couple for couple in couples_in(found) if choice.allows(couple.split("-"))]
     if choice.one_language:
         couples = [f"{language}-{language}" for language in languages if f"{language}-{language}" in couples]
@@ -239,5 +281,7 @@ SCORE_KIND: dict[str, Callable[[Encoders, Path, Choice], MetricScores]] = {
     "mining": _mining,
     "retrieval": _retrieval,
     "search": _search,
+    "passages": _passages,
     "rerank": _rerank,
 }
+EVERY_KIND = tuple(SCORE_KIND)

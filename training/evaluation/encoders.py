@@ -38,6 +38,7 @@ class Model:
     """An encoder and its properties.
 
     encode: applies the default prompt, if there is one.  encode_query, encode_document: apply the search prompts.
+    split: gives a document's passages as served; None: only an artifact is served.
     """
 
     encode: Encode
@@ -50,6 +51,7 @@ class Model:
     max_length: int | None  # tokens
     parameters: int
     framework: Literal["ONNX", "Sentence Transformers"]
+    split: Callable[[str], list[str]] | None = None
 
 
 LoadModel = Callable[[str], Model]

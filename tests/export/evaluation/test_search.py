@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.evaluation.__main__ import BUNDLED
+from export.evaluation import BUNDLED
 from export.evaluation.scoring import Choice, evaluate_folder
 from export.evaluation.search import SearchSet, character_scores, evaluate_search, read_search, service_scores
 from training.errors import EvaluationError
