@@ -3,6 +3,7 @@
 import codecs
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -57,27 +58,26 @@ def not_unicode(content: bytes, *, root: str = "") -> str | None:
 
 
 def _place_of_surrogate(value: object, root: str) -> str | None:
-    """Return where the first lone surrogate is. Deep values must not exhaust Python's stack."""
-    waiting: list[tuple[str, Any]] = [(root, value)]
+    """Return where the first lone surrogate is. Deep values must not exhaust Python's stack, nor wide ones memory."""
+    waiting = [_suspects({"": value}, root)]
     while waiting:
-        place, child = waiting.pop()
-        if isinstance(child, str):
-            if _SURROGATE.search(child):
-                return place or "the string"
+        place, child = next(waiting[-1], (root, None))
+        if child is None:
+            waiting.pop()
+        elif isinstance(child, str):
+            return place or "the string"
         elif isinstance(child, dict) and any(map(_SURROGATE.search, child)):
             return f"a key of {place}" if place else "a key"
-        elif isinstance(child, dict | list):
-            waiting += reversed(_suspects(child, place))
+        else:
+            waiting.append(_suspects(child, place))
     return None
 
 
-def _suspects(container: dict[str, Any] | list[Any], place: str) -> list[tuple[str, Any]]:
-    """Return each list, object and string with a surrogate in a list or object, with its place."""
-    return [
-        (f"{place}{_step(key, is_first=not place)}"[:_LONGEST_PLACE], child)
-        for key, child in (enumerate(container) if isinstance(container, list) else container.items())
-        if isinstance(child, dict | list) or (isinstance(child, str) and _SURROGATE.search(child))
-    ]
+def _suspects(container: dict[str, Any] | list[Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Yield each list, object and string with a surrogate in a list or object, with its place."""
+    for key, child in enumerate(container) if isinstance(container, list) else container.items():
+        if isinstance(child, dict | list) or (isinstance(child, str) and _SURROGATE.search(child)):
+            yield f"{place}{_step(key, is_first=not place)}"[:_LONGEST_PLACE], child
 
 
 def _step(key: str | int, *, is_first: bool) -> str:

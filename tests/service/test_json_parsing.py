@@ -1,5 +1,6 @@
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -72,6 +73,15 @@ def test_looking_for_a_fault_takes_a_bounded_time() -> None:
     for count in (240_000, 2_000_000):
         not_unicode(b"[" + b"0," * count + b'"\\ud83d"]')
     assert time.process_time() - started_s < 3
+
+
+def test_looking_for_a_fault_takes_little_memory() -> None:
+    content = b'{"%b": [%b"\\ud83d"]}' % (b"k" * 100, b"[]," * 10_000)  # each list has a place of some 50 characters
+    tracemalloc.start()
+    not_unicode(content)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 100 * 10_000  # 64 for a list, 8 in the list around it
 
 
 def has_surrogate(value: Any) -> bool:
