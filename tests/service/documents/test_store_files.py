@@ -130,6 +130,16 @@ def test_a_file_that_goes_during_a_change_is_not_accepted(running: Collection, t
         write()
 
 
+def test_a_store_that_comes_back_goes_on(running: Collection, tmp_path: Path) -> None:
+    rename_folder(tmp_path / "data")
+    with pytest.raises(NotReady):
+        put_numbered(running, unit_vectors(1), first=5)
+    (tmp_path / "renamed").rename(tmp_path / "data")
+    put_numbered(running, unit_vectors(1), first=5)
+    running.close()
+    assert count_stored(tmp_path / "data") == 3
+
+
 @pytest.mark.parametrize("change", [deleting(STORE), shutil.rmtree, replace_folder])
 def test_a_late_reader_opens_no_other_store(
     running: Collection, tmp_path: Path, change: Callable[[Path], None]
