@@ -114,7 +114,7 @@ class VectorIndex(ABC):
         while True:
             hits = self._best(vector_D, asked, parameters)
             if len(hits.rows) < asked or asked == available or hits.scores[-1] < hits.scores[wanted - 1]:
-                keep = hits.scores >= hits.scores[:wanted].min(initial=np.inf)
+                keep = hits.scores >= hits.scores[:wanted][-1:]  # a slice: there may be none
                 return Hits(hits.rows[keep], hits.scores[keep])
             asked = min(asked * 2, available)
 
