@@ -49,7 +49,7 @@ def main() -> None:
     encoder = encoders[0]
     added_by("faiss (with the first document)", lambda: __import__("faiss"))
     encoder.give_back_unused()
-    peak_of(f"a pass of {encoder.manifest.max_length} tokens, a pass of texts", encoder.embed_longest)
+    peak_of(f"a pass of {encoder.manifest.max_length} tokens, a pass of texts", encoder.run_longest)
     for unit in ("a man plays the guitar ", "\U0001f600", "!?.,", "\u5409\u4ed6"):
         for chars in (10_000, 100_000):
             text = (unit * (chars // len(unit) + 1))[:chars]
