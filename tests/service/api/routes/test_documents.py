@@ -126,6 +126,11 @@ def test_pages_of_a_filter_go_on_after_the_cursor(client: TestClient) -> None:
     assert client.get("/documents", params={"filter": "{}"}).json()["total"] == 11
 
 
+def test_a_page_beyond_the_limit_is_422(client: TestClient) -> None:
+    answer = client.get("/documents", params={"limit": 1001})
+    assert_refused(answer, 422, "Validation", "limit is 1001; the limit is 1000 (CROSSLET_MAX_TOP_K)")
+
+
 def test_a_bad_cursor_is_422(client: TestClient) -> None:
     for cursor in ("x", "-1", "9" * 19, "١"):
         assert_refused(client.get("/documents", params={"cursor": cursor}), 422, "Validation", "cursor")
