@@ -150,6 +150,12 @@ def _is_scored_part(path: Path, part: str) -> bool:
     return True
 
 
+def has_dev(data: Path, languages: list[str], dev: str = STSB_DEV) -> bool:
+    """Whether `data`/eval/`dev` has English against one of the languages."""
+    wanted = {pair for language in languages for pair in (f"en-{language}", f"{language}-en")}
+    return bool(wanted & find_sts(data / "eval" / dev).keys())
+
+
 class DevScore:
     """Scores encoders on the same dev sentences: Spearman x 100, averaged over language pairs.
 

@@ -54,16 +54,17 @@ class DevSets:
         """How many questions find their passage first, x 100, by set and language."""
         return {name: lookup.first_right(encode) for name, lookup in self.passages.items()}
 
-    def judged(self, encode: Encode, similarity: Callable[[], dict[str, float]]) -> dict[str, float]:
+    def judged(self, encode: Encode, similarity: Callable[[], dict[str, float]] | None) -> dict[str, float]:
         """The means of the three kinds, and their own mean: a gain in one must not cost as much in another.
 
-        similarity: STS dev by language pair, of the same model.
+        similarity: STS dev by language pair, of the same model; None: there is none.
         """
         kinds = {
             "passages": float(np.mean(list(self.found(encode).values()))),
-            "similarity": float(np.mean(list(similarity().values()))),
             "search": self.search.first_right(encode),
         }
+        if similarity is not None:
+            kinds["similarity"] = float(np.mean(list(similarity().values())))
         return {**kinds, "mean": float(np.mean(list(kinds.values())))}
 
 

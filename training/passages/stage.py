@@ -16,6 +16,7 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from training.adaptation.trainer import move_weights
 from training.errors import ConfigError
 from training.evaluation.encoders import TextEncoder
+from training.evaluation.sts import has_dev
 from training.models.encoder import lengthen_positions, train_with_rounded_words, word_table
 from training.models.sentence_encoder import SentenceEncoder
 from training.models.start import OFFSET_FAMILIES
@@ -74,7 +75,9 @@ def teach_passages(run: Run, folder: Path) -> None:
     config, questions = run.config.passages, Questions.load(run.out / "questions")
     model = lengthened(run, run.load(run.before("passages")))
     encode = TextEncoder(model, run.tokenizer, max_length=config.max_length, bf16=True)
-    dev, similarity = DevSets.read(questions, run.scored / "eval"), run.validation(model)
+    dev = DevSets.read(questions, run.scored / "eval")
+    is_there = has_dev(run.scored, run.config.scored_languages, run.config.dev_folder)
+    similarity = run.validation(model) if is_there else None
     before = deepcopy(model.state_dict())
     on_main_process(lambda: choose_kept(run, encode, folder / KEPT_FILE))
     if config.embedding_learning_rate == 0:

@@ -23,7 +23,7 @@ from training.corpora.readers import find_pair_file, read_pair_file
 from training.corpora.text_pairs import Pair
 from training.errors import ConfigError, CorpusError
 from training.evaluation.report import HELD_OUT, check_sets
-from training.evaluation.sts import DevScore, find_sts
+from training.evaluation.sts import DevScore, has_dev
 from training.system.device import check_compiler
 from training.system.files import write_atomically
 from training.system.text_files import text_lines
@@ -162,8 +162,7 @@ def without_missing_dev(config: RunConfig, data: Path) -> RunConfig:
     """The configuration, without dev scores where the default dev set is missing."""
     if not config.validates or config.evaluation.dev is not None:
         return config
-    wanted = {pair for language in config.scored_languages for pair in (f"en-{language}", f"{language}-en")}
-    if wanted & find_sts(data / "eval" / config.dev_folder).keys():
+    if has_dev(data, config.scored_languages, config.dev_folder):
         return config
     logger.info("no dev scores during training: eval/%s has none of these languages", config.dev_folder)
     stages = {stage_key(name): config.stage(name) for name in config.stages}
