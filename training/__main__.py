@@ -119,7 +119,7 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
 
 def run_on(config: RunConfig, data: Path, out: Path, options: argparse.Namespace) -> None:
     """Run the steps on a data folder; say how the model came out."""
-    check_terms(config)
+    check_terms(config.corpus.terms, config.trained_on)
     run = Run(config, data, out)
     logger.info("device %s: %s", run.device, describe_hardware())
     # before the fingerprint of the data is taken

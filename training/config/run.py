@@ -352,6 +352,11 @@ class RunConfig(ConfigModel):
         return self.labels != LabelConfig()
 
     @property
+    def trained_on(self) -> dict[str, list[str]]:
+        """Setting -> the sources it names."""
+        return {"corpus.sources": list(self.corpus.sources), "passages.sets": list(self.passages.sets)}
+
+    @property
     def scored_languages(self) -> list[str]:
         """The languages that models are scored in."""
         return self.evaluation.languages or self.languages

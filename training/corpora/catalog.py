@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import RunConfig, Terms
+from training.config.run import Terms
 from training.errors import ConfigError
 
 
@@ -59,21 +60,22 @@ def load_catalog() -> dict[str, CatalogEntry]:
     return {name: build(CatalogEntry, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}
 
 
-def check_terms(config: RunConfig) -> None:
+def check_terms(allowed: list[Terms] | None, trained_on: Mapping[str, Iterable[str]]) -> None:
     """Check the licences of all text that a configuration trains on, where it limits them.
+
+    Args: trained_on: setting -> names of sources.
 
     Raises: ConfigError: a source has other terms, or is not in the catalogue.
     """
-    allowed, known = config.corpus.terms, load_catalog()
     if allowed is None:
         return
-    places = {"corpus.sources": list(config.corpus.sources), "passages.sets": list(config.passages.sets)}
-    for place, names in places.items():
+    known = load_catalog()
+    for place, names in trained_on.items():
         for name in names:
             if name not in known:
-                raise ConfigError(f"{place} has {name!r}, which the catalogue lacks; corpus.terms: null takes any text")
+                raise ConfigError(f"{place} has {name!r}, which the catalogue lacks; terms: null takes any text")
             if known[name].terms not in allowed:
                 raise ConfigError(
-                    f"{place} has {name!r}, whose terms are {known[name].terms} ({known[name].licence}); corpus.terms "
+                    f"{place} has {name!r}, whose terms are {known[name].terms} ({known[name].licence}); terms "
                     f"allows {', '.join(allowed)}"
                 )

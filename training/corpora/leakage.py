@@ -1,8 +1,9 @@
-"""Detects evaluation sentences in training text, even respaced, repunctuated or reordered."""
+"""Detects what must not be trained on: held-out passages and evaluation sentences, even respaced or reordered."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,25 @@ from training.errors import LeakageError
 from training.system.files import files_under
 from training.system.text_files import text_lines
 
+HELD_OUT = 10  # of question sets, a passage whose CRC-32 is 0 modulo this is never trained on
+LONGEST_PASSAGE = 1_600  # characters, kept
 NEAR_WORDS = 6  # an equal bag of at least this many words counts as a reordered sentence
 PACKAGE = Path(__file__).parents[1]
 SHIPPED = (PACKAGE / "alignment" / "probe.tsv", PACKAGE / "evaluation" / "bundled")  # evaluation sets of ours
 UNREAD = {".csv", ".json", ".xml"}  # text formats that are not read line by line
+
+
+def clean_passage(text: str) -> str:
+    """Return a passage of a question set as stage 5 reads it and `is_held_out` takes it."""
+    return " ".join(text.replace("[SEP]", " ").split())[:LONGEST_PASSAGE]
+
+
+def is_held_out(passage: str) -> bool:
+    """Return whether a passage is kept out of every training.
+
+    Args: passage: as `clean_passage` returns it.
+    """
+    return zlib.crc32(passage.encode()) % HELD_OUT == 0
 
 
 class EvaluationSentences:

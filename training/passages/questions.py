@@ -19,16 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.config.run import QuestionSet
-from training.corpora.leakage import EvaluationSentences
+from training.corpora.leakage import EvaluationSentences, clean_passage, is_held_out
 from training.errors import CorpusError
 from training.reranking.data import MeasuredText
 from training.reranking.readers import read_collection
 
 logger = logging.getLogger(__name__)
 FILE = "questions.json.gz"
-HELD_OUT = 10  # a passage whose CRC-32 is 0 modulo this is never trained on
 SHORTEST_PASSAGE = 20  # characters
-LONGEST_PASSAGE = 1_600  # characters, kept
 
 
 @dataclass(frozen=True)
@@ -93,13 +91,13 @@ def read_questions(
             unmeasured = (row for row in own if not measured.has({"question": row[0], "passage": row[1]}))
             for question, passage, _ in islice(unmeasured, settings.questions):
                 key = number.setdefault(question, len(number)), number.setdefault(passage, len(number))
-                is_held_out = zlib.crc32(passage.encode()) % HELD_OUT == 0
-                counts[name] += key not in facts and not is_held_out
-                facts.setdefault(key, (code, is_held_out))
+                held_out = is_held_out(passage)
+                counts[name] += key not in facts and not held_out
+                facts.setdefault(key, (code, held_out))
     if not facts:
         raise CorpusError(f"{data / 'qa'} has no question in {', '.join(languages)} that is not measured")
     pairs_Q2, code_Q = np.array(list(facts), dtype=np.int32), np.array([code for code, _ in facts.values()])
-    is_held_out_Q = np.array([is_held_out for _, is_held_out in facts.values()])
+    is_held_out_Q = np.array([held_out for _, held_out in facts.values()])
     by_language = Counter(languages[code] for code in code_Q[~is_held_out_Q])
     logger.info("questions to train on: %s; by set: %s; held out: %d", dict(by_language), counts, is_held_out_Q.sum())
     return Questions(list(number), languages, pairs_Q2[:, 0], pairs_Q2[:, 1], code_Q, is_held_out_Q, counts)
@@ -111,9 +109,9 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for question in collection.questions:
         for language, text in question.texts.items():
             for index in question.positives:
-                passage = " ".join(collection.passages[index].get(language, "").replace("[SEP]", " ").split())
+                passage = clean_passage(collection.passages[index].get(language, ""))
                 if len(passage) >= SHORTEST_PASSAGE:
-                    yield " ".join(text.lstrip("- ").split()), passage[:LONGEST_PASSAGE], language
+                    yield " ".join(text.lstrip("- ").split()), passage, language
 
 
 def measured_text(data: Path, sets: list[str]) -> MeasuredText:

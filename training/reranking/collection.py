@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,7 +48,11 @@ class Collection:
 
     def restricted(self, fits: Callable[[Texts], bool]) -> Collection:
         """Return the passages and questions that fit, without questions that have no positive left."""
-        kept = [index for index, passage in enumerate(self.passages) if fits(passage)]
+        fitting = self.with_questions(question for question in self.questions if fits(question.texts))
+        return fitting.with_passages([index for index, passage in enumerate(self.passages) if fits(passage)])
+
+    def with_passages(self, kept: Sequence[int]) -> Collection:
+        """Return these of the passages, and the questions that one of them answers."""
         new_index = {old: new for new, old in enumerate(kept)}
 
         def renumbered(indices: Iterable[int]) -> tuple[int, ...]:
@@ -58,7 +62,7 @@ class Collection:
         for question in self.questions:
             positives = renumbered(question.positives)
             candidates = None if question.candidates is None else renumbered(question.candidates)
-            if positives and fits(question.texts):
+            if positives:
                 questions.append(Question(question.texts, positives, candidates))
         return Collection(tuple(questions), tuple(self.passages[index] for index in kept))
 

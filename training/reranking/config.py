@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import AboveZero, Beta, Count, Seed, StageConfig
+from training.config.run import AboveZero, Beta, Count, Seed, StageConfig, Terms
 
 MIN_LENGTH = 16  # tokens of a pair
 Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]  # training.reranking.readers
@@ -30,6 +30,12 @@ class SourceConfig(ConfigModel):
         """What tables call it: eval/bipar/test is bipar_test."""
         parts = [part for part in Path(self.path).parts if part not in ("eval", "qa", "/")]
         return "_".join(parts).removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+
+    @property
+    def corpus(self) -> str:
+        """What the catalogue calls it: qa/arcd.jsonl.gz is arcd, parallel/tico19 is tico19, another path itself."""
+        folder, _, name = self.path.partition("/")
+        return name.removesuffix(".gz").removesuffix(".jsonl") if folder in ("qa", "parallel") else self.path
 
 
 class BodyConfig(ConfigModel):
@@ -145,8 +151,16 @@ class RerankConfig(ConfigModel):
     teach: TeachConfig | None = None  # None: no bi-encoder learns from the re-ranker
     validation: ValidationConfig = ValidationConfig()
     measure: MeasureConfig = MeasureConfig()
+    terms: Annotated[list[Terms], Field(min_length=1)] | None = None  # licences of text trained on; None: any
     seed: Seed = 1
     checkpoint_minutes: float = 3.0
+
+    @property
+    def trained_on(self) -> dict[str, list[str]]:
+        """Setting -> the sources it names."""
+        parallel = {"xpi.sources": self.xpi, "code_switch.sources": self.code_switch}
+        named = {place: settings.sources for place, settings in parallel.items() if settings is not None}
+        return {"train": [source.corpus for source in self.train], **named}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training.corpora.leakage import EvaluationSentences
+from training.corpora.catalog import check_terms
+from training.corpora.leakage import EvaluationSentences, clean_passage, is_held_out
 from training.corpora.readers import files_of, find_pair_file, read_pair_file
 from training.errors import ConfigError, CorpusError, EvaluationError
 from training.evaluation.encoders import LoadModel, load_model, refuse_artifact
@@ -67,7 +68,11 @@ class RerankData:
     load_model: LoadModel = load_model
 
     def __post_init__(self) -> None:
-        """Raises: EvaluationError: hours before it is needed: a bi-encoder is an artifact that `load_model` refuses."""
+        """Fail hours before it is needed.
+
+        Raises: ConfigError: text has other `terms`. EvaluationError: `load_model` refuses a bi-encoder: an artifact.
+        """
+        check_terms(self.config.terms, self.config.trained_on)
         if self.load_model is load_model:
             for name in (self.config.negatives.encoder, self.config.measure.bi_encoder):
                 if name is not None:
@@ -98,9 +103,12 @@ class RerankData:
 
     @cached_property
     def _split(self) -> list[tuple[Collection, Collection]]:
-        """Each training source, without measured text: what is trained on, and what is held out."""
-        held_out = 0 if self.config.validation.sources else self.config.validation.questions
-        share = -(-held_out // len(self.config.train))
+        """Each training source, without measured text: what is trained on, and what it is validated with.
+
+        Questions about held-out passages come first in validation, others by chance after them.
+        """
+        wanted = 0 if self.config.validation.sources else self.config.validation.questions
+        share = -(-wanted // len(self.config.train))
         split = []
         for number, source in enumerate(self.config.train):
             everything = self.read(source)
@@ -109,17 +117,30 @@ class RerankData:
             dropped = len(everything.questions) - count, len(everything.passages) - len(kept.passages)
             message = "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d"
             logger.info(message, source.path, count, len(kept.passages), *dropped)
-            if count <= share:
+            held_out = self._held_out(source, kept)
+            asks_held_out = [not held_out.isdisjoint(question.positives) for question in kept.questions]
+            if count <= (untrained := max(share, sum(asks_held_out))):
                 raise CorpusError(
-                    f"{source.path} has {count} questions that are measured nowhere; "
-                    f"validation holds {share} out of it (validation.questions)"
+                    f"{source.path} has {count} questions that are measured nowhere, and all are held out; "
+                    "give more, or lower validation.questions"
                 )
-            order = np.random.default_rng((self.config.seed, 7, number)).permutation(count)
-            held = set(order[:share].tolist())
-            trained = [question for row, question in enumerate(kept.questions) if row not in held]
-            validated = [question for row, question in enumerate(kept.questions) if row in held]
-            split.append((kept.with_questions(trained), kept.with_questions(validated)))
+            order = np.random.default_rng((self.config.seed, 7, number)).permutation(count).tolist()
+            order.sort(key=lambda row: not asks_held_out[row])  # stable
+            trained = kept.with_questions(kept.questions[row] for row in sorted(order[untrained:]))
+            validated = kept.with_questions(kept.questions[row] for row in sorted(order[:share]))
+            others = [index for index in range(len(kept.passages)) if index not in held_out]
+            split.append((trained.with_passages(others), validated))
         return split
+
+    def _held_out(self, source: SourceConfig, collection: Collection) -> set[int]:
+        """The passages kept out of every training: held out in one of the run's languages; none of parallel text."""
+        if source.format == "parallel":
+            return set()
+        return {
+            index
+            for index, texts in enumerate(collection.passages)
+            if any(is_held_out(clean_passage(texts[name])) for name in self.config.languages if name in texts)
+        }
 
     @cached_property
     def training(self) -> list[Collection]:

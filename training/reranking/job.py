@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from training.corpora.leakage import HELD_OUT
 from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel
 from training.evaluation.vectors import each_text_once
@@ -100,7 +101,8 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
     """What every stage's result depends on: the held-out questions come from the training set."""
     names = {"languages", "max_length", "seed", "train", "validation"}
     measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
-    return config.model_dump(include=names) | {"base": teacher_identity(config.base), "measured": measured}
+    base = teacher_identity(config.base)
+    return config.model_dump(include=names) | {"base": base, "measured": measured, "held_out": HELD_OUT}
 
 
 def _xpr(config: RerankConfig) -> dict[str, Any]:

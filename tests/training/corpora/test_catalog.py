@@ -1,14 +1,18 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from training.config.parsing import build
+from training.config.parsing import build, read_yaml
 from training.config.run import RunConfig, load_config
 from training.corpora.catalog import check_terms, load_catalog
 from training.errors import ConfigError
+from training.reranking.config import RerankConfig, is_reranker, load_rerank_config
 
 CONFIGS = Path(__file__).parents[3] / "training" / "configs"
 FREE = ["permissive", "share-alike"]
+MEASURED = re.compile(r"squad_it_test|mlqa_\w+|poquad\w*")
+NOT_TRAINED_ON = re.compile(r"#.*|\b(measured|unseen): \[[^]]*\]")
 
 
 def config(*sources: str, questions: tuple[str, ...] = (), terms: list[str] | None = FREE) -> RunConfig:
@@ -22,9 +26,21 @@ def config(*sources: str, questions: tuple[str, ...] = (), terms: list[str] | No
     return build(RunConfig, values, where="test")
 
 
+def reranker(*train: str, **changes: object) -> RerankConfig:
+    values = {"kind": "reranker", "name": "x", "languages": ["en", "de"], "train": [{"path": path} for path in train]}
+    return build(RerankConfig, values | {"terms": FREE} | changes, where="test")
+
+
+def check(settings: RunConfig | RerankConfig) -> None:
+    terms = settings.terms if isinstance(settings, RerankConfig) else settings.corpus.terms
+    check_terms(terms, settings.trained_on)
+
+
 def test_sources_under_the_allowed_terms_pass() -> None:
-    check_terms(config("tico19", "korsts", questions=("arcd", "jaquad")))
-    check_terms(config("wesnoth", "my own", questions=("poquad_part",), terms=None))
+    check(config("tico19", "korsts", questions=("arcd", "jaquad")))
+    check(config("wesnoth", "my own", questions=("poquad_part",), terms=None))
+    check(reranker("qa/arcd.jsonl.gz", "qa/jaquad.jsonl", "parallel/tico19", xpi={"sources": ["korsts"]}))
+    check(reranker("mine.jsonl", code_switch={"sources": ["wesnoth"]}, terms=None))
 
 
 @pytest.mark.parametrize(
@@ -33,20 +49,32 @@ def test_sources_under_the_allowed_terms_pass() -> None:
         (config("tico19", "wesnoth"), r"corpus.sources has 'wesnoth', whose terms are copyleft \(GPL"),
         (config("ted2020"), r"'ted2020', whose terms are other \(CC BY-NC-ND"),
         (config("tico19", questions=("poquad_part",)), r"passages.sets has 'poquad_part', whose terms are copyleft"),
-        (config("my own"), r"'my own', which the catalogue lacks; corpus.terms: null takes any text"),
+        (config("my own"), r"'my own', which the catalogue lacks; terms: null takes any text"),
+        (reranker("qa/poquad_part.jsonl.gz"), "train has 'poquad_part', whose terms are copyleft"),
+        (reranker("parallel/wesnoth"), "train has 'wesnoth'"),
+        (reranker("eval/arcd.jsonl"), "train has 'eval/arcd.jsonl', which the catalogue lacks"),
+        (reranker("qa/arcd.jsonl", xpi={"sources": ["wesnoth"]}), "xpi.sources has 'wesnoth'"),
+        (reranker("qa/arcd.jsonl", code_switch={"sources": ["my own"]}), "code_switch.sources has 'my own'"),
     ],
 )
-def test_other_terms_are_refused_by_name(settings: RunConfig, reason: str) -> None:
+def test_other_terms_are_refused_by_name(settings: RunConfig | RerankConfig, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        check_terms(settings)
+        check(settings)
 
 
 def test_committed_configurations_keep_to_their_terms() -> None:
-    configs = [load_config(path) for path in sorted(CONFIGS.glob("*.yaml")) if "terms: [" in path.read_text()]
-    assert [config.corpus.terms for config in configs] == [FREE] * len(configs)
-    assert configs
-    for config in configs:
-        check_terms(config)
+    paths = sorted(path for path in CONFIGS.glob("*.yaml") if "terms: [" in path.read_text())
+    assert {"passages", "reranker", "reranker-small"} <= {path.stem for path in paths}
+    for path in paths:
+        settings = load_rerank_config(path) if is_reranker(read_yaml(path)) else load_config(path)
+        check(settings)
+        assert (settings.terms if isinstance(settings, RerankConfig) else settings.corpus.terms) == FREE
+
+
+def test_committed_configurations_train_on_no_measured_set() -> None:
+    texts = {path.stem: NOT_TRAINED_ON.sub("", path.read_text()) for path in CONFIGS.glob("*.yaml")}
+    trained = {name: sets for name, text in texts.items() if (sets := set(MEASURED.findall(text)))}
+    assert trained == {"reranker-study": {"mlqa_dev"}}  # the paper's table
 
 
 def test_terms_follow_from_the_licence() -> None:

@@ -1,17 +1,20 @@
 """What a re-ranker is trained and validated on."""
 
 import json
+import zlib
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from tests.training.reranking.small import THINGS, settings, translated, write_data
+from training.corpora.catalog import load_catalog
 from training.corpora.leakage import EvaluationSentences
 from training.errors import EvaluationError
 from training.reranking.collection import Collection, Question
 from training.reranking.config import RerankConfig
 from training.reranking.data import MeasuredText, RerankData
+from training.reranking.record import data_sources
 
 SENTENCE = "The quick brown fox jumps over the lazy dog near the river."
 MEASURED = MeasuredText(
@@ -76,6 +79,48 @@ def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path:
     found = run_data(base, data)
     assert len(found.validation) == 3
     assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
+
+
+def write_towns(folder: Path) -> dict[str, set[str]]:
+    """Write a question set; return its texts by whether their passage has a CRC-32 of 0 modulo 10 in a language."""
+    texts: dict[str, set[str]] = {"trained": set(), "held out": set()}
+    rows = []
+    for number in range(40):
+        query, passage = f"where is town {number}", f"town {number} is on the river"
+        sides = ((query, passage, "en"), (translated(query), translated(passage), "xx"))
+        rows += [{"id": number + 1, "query": asked, "positive": answer, "qlang": name} for asked, answer, name in sides]
+        is_out = any(zlib.crc32(answer.encode()) % 10 == 0 for _, answer, _ in sides)
+        texts["held out" if is_out else "trained"] |= {text for side in sides for text in side[:2]}
+    spaced = (json.dumps(row | {"positive": f"{row['positive']}  "}) + "\n" for row in rows)
+    (folder / "qa/towns.jsonl").write_text("".join(spaced))
+    return texts
+
+
+@pytest.mark.parametrize("sources", [[], [{"path": "qa/train.jsonl"}]])
+def test_held_out_passages_are_never_trained_on(base: Path, tmp_path: Path, sources: list[dict]) -> None:
+    data = write_data(tmp_path / "data")
+    texts = write_towns(data)
+    validation = {"questions": 4, "candidates": 4, "sources": sources}
+    run = run_data(base, data, train=[{"path": "qa/towns.jsonl"}], validation=validation, negatives={"count": 20})
+    seen = {text.strip() for stage in run.xpr_stages() for pair in stage for text in (pair.query, pair.passage)}
+    assert seen == texts["trained"]
+    assert len(texts["held out"]) > 4 * 4
+    assert (set(run.validation.queries) <= texts["held out"]) == (not sources)
+
+
+def test_passages_of_parallel_text_are_not_held_out(base: Path, data: Path) -> None:
+    run = run_data(base, data, train=[{"path": "parallel/talk", "format": "parallel"}])
+    (source,) = run.config.train
+    (trained,) = run.training
+    assert trained.passages == run.read(source).passages
+    assert len(trained.questions) == len(run.read(source).questions) - 3  # of validation
+
+
+def test_record_names_the_licence_of_parallel_text(base: Path, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    (data / "parallel/talk").rename(data / "parallel/tico19")
+    run = run_data(base, data, train=[{"path": "parallel/tico19", "format": "parallel"}], xpi={"sources": ["tico19"]})
+    assert [row["licence"] for row in data_sources(run.config, run)] == [load_catalog()["tico19"].licence] * 2
 
 
 def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path:
         ({"code_switch": {"sources": ["talk"], "share": 1.5}}, "code_switch.share is 1.5; it must be at most 1"),
         ({"code_switch": {"sources": ["talk"]}, "strategy": "cascade"}, "a cascade trains in one language at a time"),
         ({"code_switch": {"sources": ["nothing"]}}, "parallel/nothing has no text in en, xx"),
+        ({"terms": ["permissive"]}, "train has 'train', which the catalogue lacks"),
+        ({"validation": {"questions": 9}}, "has 9 questions that are measured nowhere, and all are held out"),
         ({"teach": {"encoder": "x", "scale": 0.0}}, "teach.scale is 0.0; it must be above 0"),
     ],
 )
