@@ -58,10 +58,10 @@ def by_metric(scores: RankingScores) -> dict[str, dict[str, Mapping[str, float]]
 
 def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]:
     """Return each source with its licence and how many questions, or sentences of stage 1, it has."""
-    counts = {source.label: len(kept.questions) for source, kept in zip(config.train, data.training, strict=True)}
-    counts |= {source: len(data.parallel([source])) for source in (config.xpi.sources if config.xpi else ())}
+    counts = [(source.corpus, len(kept.questions)) for source, kept in zip(config.train, data.training, strict=True)]
+    counts += [(source, len(data.parallel([source]))) for source in (config.xpi.sources if config.xpi else ())]
     rows = []
-    for source, count in counts.items():
+    for source, count in counts:
         entry = load_catalog().get(source)
         about = (entry.title, entry.licence, entry.url) if entry else (source, "see the source", "")
         rows.append(dict(zip(("source", "licence", "url", "pairs"), (*about, count), strict=True)))
