@@ -119,7 +119,7 @@ async def test_look_ups_are_bounded_and_cancelled_look_ups_never_run() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_of_a_look_up_comes_back_and_its_place_is_free_again() -> None:
+async def test_a_failed_look_up_says_why_and_frees_its_place() -> None:
     readers = LookupPool(1, max_waiting=1)
     for _ in range(5):
         with pytest.raises(ZeroDivisionError):
