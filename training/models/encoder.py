@@ -224,7 +224,7 @@ def lengthen_positions(encoder: CrossletEncoder, table_LH: Tensor, trained: int,
         bottleneck_size=encoder.config.bottleneck_size,
         recurrences=encoder.config.recurrences,
     )
-    config._attn_implementation = encoder.config._attn_implementation
+    config._attn_implementation = "sdpa"  # at 256 tokens faster than eager on a CPU, too
     longer = CrossletEncoder(config)
     longer.load_state_dict(state)
     longer.eval()

@@ -31,7 +31,7 @@ from training.vocabulary.tokens import TokenStore
 SLACK = 0.003  # a passage this much below the answer's cosine may be an answer, too
 CHUNK = 2_048  # questions whose hard passages are looked up together
 GROUP_TEXTS = 64  # of a forward pass on a CPU
-GROUP_TOKENS = 8_192  # of a forward pass on a CPU, padding included
+GROUP_TOKENS = 4_096  # of a forward pass on a CPU, padding included
 
 
 @dataclass(frozen=True)
