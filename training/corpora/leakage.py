@@ -83,6 +83,11 @@ class EvaluationSentences:
         return evaluation
 
     @classmethod
+    def of_data(cls, data: Path) -> EvaluationSentences:
+        """Return those of `data`/eval; without that folder, of the evaluation sets that ship."""
+        return cls.from_folder(data / "eval") if (data / "eval").is_dir() else cls.shipped()
+
+    @classmethod
     def shipped(cls) -> EvaluationSentences:
         """Return the sentences of the evaluation sets that ship with this project."""
         return cls(_fields(*SHIPPED))

@@ -1,7 +1,4 @@
-"""Scores of a model while stage 5 is judged: passages found, similarity kept, and search over short documents.
-
-Shapes: Q questions, P passages, D dims.
-"""
+"""Scores of a model while stage 5 is judged: passages found, similarity kept, and search over short documents."""
 
 from __future__ import annotations
 
@@ -10,49 +7,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from training.evaluation.lines import read_json_lines
-from training.evaluation.vectors import Encode, unit_rows
+from training.errors import EvaluationError
+from training.evaluation.search import read_search
+from training.evaluation.vectors import Encode
 from training.passages.questions import Questions
+from training.reranking.ranking import RankingSet, score_ranking, sets_of
 from training.reranking.readers import read_tsv
+from training.reranking.scorers import BiEncoderScorer
 
 MOST_QUESTIONS = 500  # held-out ones of a language
 SEARCH = Path(__file__).parents[1] / "evaluation" / "bundled" / "search"
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """Questions over passages: `passages[answers[i]]` answers `queries[i]`."""
-
-    queries: list[str]
-    passages: list[str]
-    answers: list[int]
-
-    def first_right(self, encode: Encode) -> float:
-        """How many questions find their passage first, x 100."""
-        query_QD, passage_PD = unit_rows(encode(self.queries)), unit_rows(encode(self.passages))
-        return 100 * float(np.mean((query_QD @ passage_PD.T).argmax(axis=1) == np.array(self.answers)))
-
-
-@dataclass(frozen=True)
 class DevSets:
-    """What stage 5 is judged by, by name and language."""
+    """What stage 5 is judged by. passages: by set and language."""
 
-    passages: dict[str, Lookup]
-    search: Lookup
+    passages: dict[str, RankingSet]
+    search: RankingSet
 
     @classmethod
     def read(cls, questions: Questions, evaluation: Path) -> DevSets:
         """The held-out questions, the questions at even places of XQuAD where it is there, and the search set's dev."""
-        held_out = {
-            f"held-out {name}": _held_out(questions, rows) for name, rows in questions.rows(held_out=True).items()
-        }
+        rows = questions.rows(held_out=True)
+        held_out = {f"held-out {name}": _held_out(questions, own).spread(MOST_QUESTIONS) for name, own in rows.items()}
         xquad = _xquad(evaluation / "xquad") if (evaluation / "xquad").is_dir() else {}
         return cls(held_out | xquad, _search())
 
     def found(self, encode: Encode) -> dict[str, float]:
         """How many questions find their passage first, x 100, by set and language."""
-        return {name: lookup.first_right(encode) for name, lookup in self.passages.items()}
+        return {name: _acc1(ranking_set, encode) for name, ranking_set in self.passages.items()}
 
     def judged(self, encode: Encode, similarity: Callable[[], dict[str, float]] | None) -> dict[str, float]:
         """The means of the three kinds, and their own mean: a gain in one must not cost as much in another.
@@ -61,42 +47,39 @@ class DevSets:
         """
         kinds = {
             "passages": float(np.mean(list(self.found(encode).values()))),
-            "search": self.search.first_right(encode),
+            "search": _acc1(self.search, encode),
         }
         if similarity is not None:
             kinds["similarity"] = float(np.mean(list(similarity().values())))
         return {**kinds, "mean": float(np.mean(list(kinds.values())))}
 
 
-def _held_out(questions: Questions, rows: np.ndarray) -> Lookup:
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_QUESTIONS)).round().astype(int)]
+def _acc1(ranking_set: RankingSet, encode: Encode) -> float:
+    return score_ranking(ranking_set, BiEncoderScorer(encode, encode)(ranking_set))["acc@1"]
+
+
+def _over_all(queries: list[str], passages: list[str], answers: list[int]) -> RankingSet:
+    """Each query ranks all passages; one answers it."""
+    everything = np.arange(len(passages))
+    return RankingSet(queries, passages, [everything] * len(queries), [frozenset({answer}) for answer in answers])
+
+
+def _held_out(questions: Questions, rows: NDArray[np.int64]) -> RankingSet:
     pool, answers = np.unique(questions.passage_Q[rows], return_inverse=True)
-    place = dict(zip(rows.tolist(), answers.tolist(), strict=True))
-    return Lookup(
-        [questions.texts[row] for row in questions.question_Q[some]],
-        [questions.texts[row] for row in pool],
-        [place[row] for row in some.tolist()],
-    )
+    queries = [questions.texts[row] for row in questions.question_Q[rows]]
+    return _over_all(queries, [questions.texts[row] for row in pool], answers.tolist())
 
 
-def _xquad(folder: Path) -> dict[str, Lookup]:
+def _xquad(folder: Path) -> dict[str, RankingSet]:
     collection = read_tsv(folder)
-    dev = collection.questions[::2]
-    return {
-        f"xquad {language}": Lookup(
-            [question.texts[language] for question in dev],
-            [passage[language] for passage in collection.passages],
-            [question.positives[0] for question in dev],
-        )
-        for language in collection.languages
-    }
+    dev = collection.with_questions(collection.questions[::2])
+    sets = sets_of(dev, [], [f"{language}-{language}" for language in dev.languages])
+    return {f"xquad {couple.split('-')[0]}": ranking_set for couple, ranking_set in sets.items()}
 
 
-def _search() -> Lookup:
-    documents = read_json_lines(SEARCH / "documents.jsonl", ("id", "text"))
-    place = {row["id"]: number for number, row in enumerate(documents)}
-    queries = read_json_lines(SEARCH / "queries.jsonl", ("text", "split"))
-    dev = [row for row in queries if row["split"] == "dev" and row.get("document")]
-    return Lookup(
-        [row["text"] for row in dev], [row["text"] for row in documents], [place[row["document"]] for row in dev]
-    )
+def _search() -> RankingSet:
+    search_set = read_search(SEARCH)
+    if search_set is None:
+        raise EvaluationError(f"{SEARCH} is missing")
+    dev = [(query.text, query.document) for query in search_set.queries if query.is_dev and query.document is not None]
+    return _over_all([text for text, _ in dev], search_set.documents, [document for _, document in dev])

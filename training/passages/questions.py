@@ -116,6 +116,5 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 def measured_text(data: Path, sets: list[str]) -> MeasuredText:
     """What must not be trained on: the text of `data`/eval, of the sets that ship, and of these sets of `data`/qa."""
-    evaluation = data / "eval"
-    sentences = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
-    return MeasuredText([read_collection(data / "qa" / f"{name}.jsonl", "jsonl") for name in sets], sentences)
+    collections = [read_collection(data / "qa" / f"{name}.jsonl", "jsonl") for name in sets]
+    return MeasuredText(collections, EvaluationSentences.of_data(data))

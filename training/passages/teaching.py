@@ -24,13 +24,12 @@ from training.models.sentence_encoder import SentenceEncoder
 from training.models.teacher import EmbeddingStore, embed_missing
 from training.optimisation.batches import FixedPlan
 from training.optimisation.loop import Objective
-from training.optimisation.processes import gather_shares, own_share
 from training.passages.questions import Questions
+from training.stages.pairs import GROUP_TEXTS, TextShare, groups_of
 from training.vocabulary.tokens import TokenStore
 
 SLACK = 0.003  # a passage this much below the answer's cosine may be an answer, too
 CHUNK = 2_048  # questions whose hard passages are looked up together
-GROUP_TEXTS = 64  # of a forward pass on a CPU
 GROUP_TOKENS = 4_096  # of a forward pass on a CPU, padding included
 
 
@@ -175,30 +174,17 @@ def encode_texts(
     model: SentenceEncoder, tokens: TokenStore, texts_N: NDArray[np.int32], max_length: int, device: torch.device
 ) -> Tensor:
     """The vectors of texts, (N, D), equal in all processes; each text is encoded once, by one process."""
-    texts_U, place_N = np.unique(texts_N, return_inverse=True)
-    length_U = np.minimum(tokens.lengths_of(texts_U), max_length)
-    by_length_U = np.argsort(length_U, kind="stable")
-    own = texts_U[by_length_U][own_share(len(texts_U))]
-    groups = token_groups(np.minimum(tokens.lengths_of(own), max_length)) if device.type == "cpu" else [slice(len(own))]
+
+    def lengths_of(texts: NDArray[np.int32]) -> NDArray[np.int64]:
+        return np.minimum(tokens.lengths_of(texts), max_length)
+
+    share = TextShare.of(texts_N, lengths_of)
+    size = max(1, min(GROUP_TEXTS, GROUP_TOKENS // int(lengths_of(share.to_encode).max())))
     parts = []
-    for group in groups:
-        ids_BL, mask_BL = (tensor.to(device) for tensor in tokens.batch(own[group], max_length=max_length))
+    for group in groups_of(share.to_encode, device, size):
+        ids_BL, mask_BL = (tensor.to(device) for tensor in tokens.batch(group, max_length=max_length))
         if torch.is_grad_enabled() and device.type == "cpu":  # memory of one group: the backward pass encodes it again
             parts.append(checkpoint(model, ids_BL, mask_BL, use_reentrant=False))
         else:
             parts.append(model(ids_BL, mask_BL))
-    embedding_UD = gather_shares(torch.cat(parts), len(texts_U))
-    row_U = np.empty_like(by_length_U)
-    row_U[by_length_U] = np.arange(len(by_length_U))
-    return embedding_UD[torch.from_numpy(row_U[place_N]).to(device)]
-
-
-def token_groups(length_N: NDArray[np.int64]) -> list[slice]:
-    """Cut texts, sorted by length, into forward passes of few texts and tokens."""
-    groups, start = [], 0
-    for end in range(1, len(length_N) + 1):
-        is_last = end == len(length_N)
-        if is_last or end - start == GROUP_TEXTS or (end + 1 - start) * length_N[end] > GROUP_TOKENS:
-            groups.append(slice(start, end))
-            start = end
-    return groups
+    return share.gather(torch.cat(parts))

@@ -97,9 +97,7 @@ class RerankData:
     def measured(self) -> MeasuredText:
         """What must not be trained on: the measured sets of the configuration and all of eval/."""
         sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
-        evaluation = self.folder / "eval"
-        further = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
-        return MeasuredText(map(self.read, sources), further)
+        return MeasuredText(map(self.read, sources), EvaluationSentences.of_data(self.folder))
 
     @cached_property
     def _split(self) -> list[tuple[Collection, Collection]]:

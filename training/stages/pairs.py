@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,34 @@ class TokenEmbeddings:
 
 
 @dataclass(frozen=True)
+class TextShare:
+    """The U distinct texts of N, sorted by length, of which each process encodes its share.
+
+    to_encode: of this process; with fewer texts than processes it may be a text of another's share, for equal steps.
+    own: how many of these count.  row_N: each text's row among the U.
+    """
+
+    to_encode: NDArray[np.int32]
+    own: int
+    count: int
+    row_N: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts_N: NDArray[np.int32], lengths_of: Callable[[NDArray[np.int32]], NDArray[np.int64]]) -> TextShare:
+        """Args: lengths_of: tokens of texts."""
+        texts_U, place_N = np.unique(texts_N, return_inverse=True)
+        by_length_U = np.argsort(lengths_of(texts_U), kind="stable")
+        own = texts_U[by_length_U][own_share(len(texts_U))]
+        to_encode = own if len(own) else texts_U[:1]
+        return cls(to_encode, len(own), len(texts_U), np.argsort(by_length_U)[place_N])
+
+    def gather(self, own_UD: Tensor) -> Tensor:
+        """The vectors of all N texts, (N, D), equal in all processes, from those of `to_encode`."""
+        embedding_UD = gather_shares(own_UD[: self.own], self.count)  # a process without texts: zero gradients
+        return embedding_UD[torch.from_numpy(self.row_N).to(own_UD.device)]
+
+
+@dataclass(frozen=True)
 class PairEncoder:
     """Turns pair indices into tensors. `max_length`: tokens of a text during training."""
 
@@ -62,15 +91,11 @@ class PairEncoder:
     ) -> tuple[Tensor, Tensor, TokenEmbeddings]:
         """Like `encode`, and also returns the token embeddings of the texts that this process encoded."""
         english = pairs_B if sources_S is None else sources_S
-        texts = np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]])
-        texts_U, place_N = np.unique(texts, return_inverse=True)
-        by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
-        own = texts_U[by_length_U][own_share(len(texts_U))]
-        own_UD, groups, masks = self._encode_texts(model, own if len(own) else texts_U[:1])
-        embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # a process without texts: zero gradients
-        row_N = torch.from_numpy(np.argsort(by_length_U)[place_N]).to(self.device)
-        tokens = TokenEmbeddings(own, *((groups, masks) if len(own) else ([], [])))
-        return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]], tokens
+        share = TextShare.of(np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]]), self._lengths)
+        own_UD, groups, masks = self._encode_texts(model, share.to_encode)
+        embedding_ND = share.gather(own_UD)
+        parts = (share.to_encode, groups, masks) if share.own else (share.to_encode[:0], [], [])
+        return embedding_ND[: len(english)], embedding_ND[len(english) :], TokenEmbeddings(*parts)
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Token ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
@@ -129,6 +154,6 @@ def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.in
     return drawn[: max(1, round(share * len(pairs_B)))]
 
 
-def groups_of(texts: NDArray[Any], device: torch.device) -> list[NDArray[Any]]:
+def groups_of(texts: NDArray[Any], device: torch.device, size: int = GROUP_TEXTS) -> list[NDArray[Any]]:
     """Split texts, sorted by length, into forward passes: small ones on a CPU, to limit padding."""
-    return np.array_split(texts, -(-len(texts) // GROUP_TEXTS) if device.type == "cpu" else 1)
+    return np.array_split(texts, -(-len(texts) // size) if device.type == "cpu" else 1)

@@ -9,9 +9,10 @@ import pytest
 
 from export.evaluation import BUNDLED
 from export.evaluation.scoring import Choice, evaluate_folder
-from export.evaluation.search import SearchSet, character_scores, evaluate_search, read_search, service_scores
+from export.evaluation.search import character_scores, evaluate_search, service_scores
 from training.errors import EvaluationError
 from training.evaluation.retrieval import bm25_scores
+from training.evaluation.search import SearchSet, read_search
 
 DOCUMENTS = [
     {"id": "a", "language": "de", "text": "Rückgabe innerhalb von 30 Tagen"},

@@ -7,14 +7,11 @@ from training.config.run import PassagesConfig
 from training.errors import ConfigError
 from training.passages.questions import Questions
 from training.passages.teaching import (
-    GROUP_TEXTS,
-    GROUP_TOKENS,
     Kept,
     Taught,
     encode_texts,
     passages_objective,
     plan_questions,
-    token_groups,
 )
 
 CPU = torch.device("cpu")
@@ -68,15 +65,6 @@ def test_vectors_and_gradients_do_not_depend_on_groups() -> None:
     alone.sum(dim=1).pow(2).sum().backward()
     again = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(in_groups, again, strict=True))
-
-
-def test_groups_have_few_texts_and_tokens() -> None:
-    length_N = np.sort(np.random.default_rng(0).integers(3, 257, 1000))
-    groups = token_groups(length_N)
-    assert [row for group in groups for row in range(group.start, group.stop)] == list(range(1000))
-    sizes = [(group.stop - group.start, (group.stop - group.start) * length_N[group.stop - 1]) for group in groups]
-    assert max(texts for texts, _ in sizes) == GROUP_TEXTS
-    assert max(tokens for _, tokens in sizes) <= GROUP_TOKENS
 
 
 @pytest.mark.parametrize(("exponent", "turns"), [(0.0, [10, 10]), (1.0, [4, 16])])
