@@ -4,11 +4,13 @@ The table `fields` has a row for each path, type and value of a document's metad
 translates a filter to SQL over it; `count_values` counts a field's values.
 
 {"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"lang": {"ne": "de"}} ·
-{"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}
+{"lang": {"exists": true}} · {"title": {"contains": "kettle"}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} ·
+{"not": {..}}
 
 Several keys in one object are joined by "and". A list in the metadata matches if one of its elements does: the same one
-for `in` and both bounds of a range. null matches a field that is null or absent. `ne` is the negation of equality, over
-all elements. Types are never converted: 1 is not "1" or true. Keys and strings are compared as `comparable` has them.
+for `in`, `contains` and both bounds of a range. null matches a field that is null or absent. `ne` is the negation of
+equality, over all elements. Types are never converted: 1 is not "1" or true. Keys and strings are compared as
+`comparable` has them, parts of strings also without case (`caseless`).
 """
 
 import math
@@ -32,7 +34,7 @@ COMPARISONS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {  # in SQL,
     "lt": ("<", operator.lt),
     "lte": ("<=", operator.le),
 }
-OPERATORS = ("in", "ne", "exists", *COMPARISONS)
+OPERATORS = ("in", "ne", "exists", "contains", *COMPARISONS)
 # Before a query with a condition; its first value is the collection's number.
 FILTERABLE = "WITH filterable AS NOT MATERIALIZED (SELECT key, kind, value, row FROM fields WHERE collection = ?)"
 
@@ -75,11 +77,13 @@ class FieldTests:
 
     among: an element equals one of these; None: that is not asked. An absent field has one element, null.
     bounds: comparisons that hold for one element, all of one type: at most one from below and one from above.
+    substring: a part of the same element, which is a string; as `caseless` has both.
     differs_from: no element equals this.  exists: whether the field is there.
     """
 
     among: tuple[Scalar, ...] | None = None
     bounds: tuple[tuple[str, Scalar], ...] = ()
+    substring: str | None = None
     differs_from: Scalar | None = None
     exists: bool | None = None
 
@@ -157,10 +161,12 @@ def _field(key: str, tests: FieldTests) -> Condition:
     parts: list[Condition] = []
     if tests.among is not None:
         parts.append(_equals_any(key, tests.among))
-    if tests.bounds:
-        compared = "".join(f" AND value {COMPARISONS[name][0]} ?" for name, _ in tests.bounds)
-        (kind, *_), values = zip(*(bound for _, bound in tests.bounds), strict=True)
-        parts.append(_has(key, f"AND kind = ?{compared}", kind, *values))
+    of_one = [(f"AND kind = ? AND value {COMPARISONS[name][0]} ?", *bound) for name, bound in tests.bounds]
+    if tests.substring is not None:
+        of_one.append(("AND kind = ? AND instr(caseless(value), ?)", "string", tests.substring))
+    if of_one:
+        sql, values = " ".join(test for test, *_ in of_one), [value for _, *values in of_one for value in values]
+        parts.append(_has(key, sql, *values))
     if tests.differs_from is not None:
         parts.append(_not(_equals_any(key, [tests.differs_from])))
     if tests.exists is not None:
@@ -189,10 +195,22 @@ def field_tests(value: object, where: str = "filter") -> FieldTests:
     if "exists" in value and not isinstance(exists, bool):
         raise InvalidInput(f"{where}: 'exists' takes true or false")
     bounds = _bounds({str(name): bound for name, bound in value.items() if name in COMPARISONS}, where)
+    substring = _substring(value["contains"], where) if "contains" in value else None
     if among is not None:
         among = tuple(element for element in among if all(_is_within(element, *bound) for bound in bounds))
-        bounds = ()
-    return FieldTests(among, bounds, differs_from, exists)
+        if substring is not None:
+            among = tuple((kind, text) for kind, text in among if kind == "string" and substring in caseless(str(text)))
+        bounds, substring = (), None
+    return FieldTests(among, bounds, substring, differs_from, exists)
+
+
+def _substring(operand: object, where: str) -> str:
+    if not isinstance(operand, str) or not operand:
+        raise InvalidInput(
+            f"{where}: 'contains' takes a string with at least one character; "
+            'a list that has another value is found by {"field": value}'
+        )
+    return caseless(operand)
 
 
 def _bounds(given: Mapping[str, object], where: str) -> tuple[tuple[str, Scalar], ...]:
@@ -264,6 +282,11 @@ def comparable(text: str) -> str:
     parts = _LONG_RUN.split(text)  # each second one is such a run
     parts[::2] = (unicodedata.normalize("NFC", part) for part in parts[::2])
     return "".join(parts)
+
+
+def caseless(text: str) -> str:
+    """Return a string as `contains` compares it: by Unicode's full case folding, in NFC."""
+    return text.lower() if text.isascii() else comparable(comparable(text).casefold())
 
 
 def inexact(value: object) -> str | None:

@@ -2,7 +2,7 @@
 
 import random
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,8 +16,9 @@ PATHS = [
 NUMBERS = [0, 1, -1, 2.0, 0.5, -0.5, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, 2.0**63, -(2**63), 1e308, -1e-308]
 STRINGS = [
     *("", "1", "a", "ab", "b", "ü", "日本", "q\"\\'", "a" * 200, "a" * 200 + "b", "2024-05-01", "\x00", "🙂"),
-    *("é", "e\u0301", "한글", "\u1112\u1161\u11ab글"),
+    *("é", "e\u0301", "한글", "\u1112\u1161\u11ab글", "Straße %_", "ΣΊΣΥΦΟΣ", "σίσυφος"),
 ]
+PARTS = [*STRINGS, "A", "SS", "É", "E\u0301", 'Q"\\', "05"]
 SCALARS = [None, True, False, *NUMBERS, *STRINGS]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": lambda left, right: left > right,
@@ -43,25 +44,28 @@ OPERATORS: list[st.SearchStrategy[dict[str, Any]]] = [
     EQUALS.map(lambda value: {"ne": value}),
     st.booleans().map(lambda value: {"exists": value}),
 ]
-LEAVES = st.dictionaries(
-    st.sampled_from(PATHS),
-    EQUALS
-    | st.one_of(OPERATORS)
-    | st.tuples(*OPERATORS, st.sets(st.sampled_from(range(len(OPERATORS))), min_size=2)).map(
+CONTAINS = st.sampled_from([text for text in PARTS if text]).map(lambda part: {"contains": part})
+
+
+def filters_of(operators: Sequence[st.SearchStrategy[dict[str, Any]]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Filters that have these operators, alone and together."""
+    together = st.tuples(*operators, st.sets(st.sampled_from(range(len(operators))), min_size=2)).map(
         lambda drawn: {name: value for at in sorted(drawn[-1]) for name, value in drawn[at].items()}
-    ),
-    min_size=1,
-    max_size=2,
-)
-FILTERS = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"and": parts})
-        | st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"or": parts})
-        | inner.map(lambda part: {"not": part})
-    ),
-    max_leaves=5,
-)
+    )
+    leaves = st.dictionaries(st.sampled_from(PATHS), EQUALS | st.one_of(operators) | together, min_size=1, max_size=2)
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"and": parts})
+            | st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"or": parts})
+            | inner.map(lambda part: {"not": part})
+        ),
+        max_leaves=5,
+    )
+
+
+FILTERS = filters_of(OPERATORS)
+EMBEDDED_FILTERS = filters_of([*OPERATORS, CONTAINS])  # Milvus has no `contains`
 
 
 def varied_metadata(count: int, *, seed: int) -> list[dict[str, Any]]:
@@ -99,7 +103,7 @@ def _matches_one(key: str, value: Any, metadata: Mapping[str, Any]) -> bool:
     elements = [None] if held is None else held
     if "ne" in value and any(_same(element, value["ne"]) for element in elements):
         return False
-    of_one = {name: bound for name, bound in value.items() if name in {"in", *COMPARE}}
+    of_one = {name: bound for name, bound in value.items() if name in {"in", "contains", *COMPARE}}
     return not of_one or any(all(_holds(*test, element) for test in of_one.items()) for element in elements)
 
 
@@ -123,6 +127,8 @@ def _held(objects: list[Mapping[str, Any]], path: str) -> list[Any] | None:
 def _holds(name: str, bound: Any, element: Any) -> bool:
     if name == "in":
         return any(_same(element, wanted) for wanted in bound)
+    if name == "contains":
+        return isinstance(element, str) and _folded(bound) in _folded(element)
     left, right = _nfc(element), _nfc(bound)
     return _kind(left) == _kind(right) in ("number", "string") and COMPARE[name](left, right)
 
@@ -133,6 +139,10 @@ def _same(left: object, right: object) -> bool:
 
 def _nfc(value: Any) -> Any:
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def _kind(value: object) -> str:

@@ -50,6 +50,11 @@ class Searchable:
     bounds: dict[str, dict[str, str]]
 
 
+def embedded_only(what: str, way_out: str) -> InvalidInput:
+    """Return the refusal of what Milvus lacks."""
+    return InvalidInput(f"{what} beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), {way_out}")
+
+
 def searchable(metadata: Mapping[str, object]) -> Searchable:
     """Return the tokens and bounds of a document's metadata."""
     tokens: set[str] = set()
@@ -142,6 +147,8 @@ class _Translation:
             parts.append(self._equals_any(key, tests.among))
         if tests.bounds:
             parts.append(self._within(key, tests.bounds))
+        if tests.substring is not None:
+            raise embedded_only("parts of strings are found ('contains')", "compare whole values, by 'in'")
         if tests.differs_from is not None:
             parts.append(self._negation._equals_any(key, [tests.differs_from]))
         if tests.exists is not None:

@@ -23,7 +23,7 @@ from service.documents.interface import (
     ResultOptions,
 )
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
-from service.documents.milvus.filters import selected, to_expression
+from service.documents.milvus.filters import embedded_only, selected, to_expression
 from service.documents.milvus.rows import (
     FIELDS,
     MilvusRow,
@@ -68,7 +68,7 @@ class MilvusIndex(DocumentIndex):
 
     def is_chunked(self, wanted: bool | None) -> bool:
         if wanted:
-            raise _embedded_only("long documents are split into passages", "leave chunk out")
+            raise embedded_only("long documents are split into passages", "leave chunk out")
         return False  # a row of Milvus is a whole document
 
     def check_room(self, documents: Sequence[Document]) -> None:
@@ -130,7 +130,7 @@ class MilvusIndex(DocumentIndex):
     def page(self, request: PageRequest) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
         if request.truncated:
-            raise _embedded_only("truncated texts are known", "leave truncated out")
+            raise embedded_only("truncated texts are known", "leave truncated out")
         limit = min(request.limit, MAX_ROWS // 10 - 1)
         expression = self._expression(request.filter_) if request.filter_ else ""
         heads, last_arrival = self._next(request.after_row, limit + 1, f"{expression} and " if expression else "")
@@ -149,7 +149,7 @@ class MilvusIndex(DocumentIndex):
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
         if fields:
-            raise _embedded_only(
+            raise embedded_only(
                 "facets are counted", "leave facets out, or send POST /documents/count with a filter for each value"
             )
         return self._milvus.count(self._expression(filter_) if filter_ else ""), {}
@@ -271,9 +271,5 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
     """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
     vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
     if len(vectors) < len(queries):
-        raise _embedded_only("keywords are kept", 'leave mode out, or send "dense"')
+        raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
     return np.asarray(vectors, np.float32)
-
-
-def _embedded_only(what: str, way_out: str) -> InvalidInput:
-    return InvalidInput(f"{what} beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), {way_out}")

@@ -11,6 +11,7 @@ from io import FileIO
 from pathlib import Path
 
 from service.documents.document import named
+from service.documents.filters import caseless
 from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, open_private, write_url
 from service.errors import Damaged, NotReady, StorageFull
 from service.process.files import create, resolved
@@ -210,7 +211,7 @@ def read_mode(path: Path) -> str:
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open a connection to a store, usable from any thread. mode: of SQLite's URI."""
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
@@ -218,6 +219,8 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         timeout=30,
         cached_statements=CACHED_STATEMENTS,
     )
+    connection.create_function("caseless", 1, caseless, deterministic=True)  # of filters
+    return connection
 
 
 def commit(connection: sqlite3.Connection, revision: int) -> None:

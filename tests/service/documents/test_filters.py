@@ -15,7 +15,7 @@ from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.filters import MAX_DEPTH, MAX_TERMS, MOST_MARKS, comparable
 from service.errors import InvalidInput
-from tests.contract.filter_oracle import FILTERS, METADATA, matches
+from tests.contract.filter_oracle import EMBEDDED_FILTERS, METADATA, matches
 from tests.service.documents.oracle import search_one
 from tests.service.documents.stores import EAST, STORE, Open, count, faults, ids, open_collection, put
 
@@ -23,7 +23,7 @@ DECOMPOSED = "e\u0301"
 
 
 @settings(max_examples=120)
-@given(metadata=st.lists(METADATA, min_size=1, max_size=12), filter_=FILTERS)
+@given(metadata=st.lists(METADATA, min_size=1, max_size=12), filter_=EMBEDDED_FILTERS)
 def test_a_filter_selects_what_plain_python_does(
     tmp_path_factory: pytest.TempPathFactory, metadata: list[dict[str, Any]], filter_: dict[str, Any]
 ) -> None:
@@ -47,6 +47,7 @@ def nested(depth: int) -> dict[str, Any]:
         *({"and": []}, {"or": {"x": 1}}, {"not": {}}, {"not": 3}, {"x": {}}, {"x": [1]}, {"x.y": {"z": 1}}),
         *({"x": {"like": "a"}}, {"x": {"in": []}}, {"x": {"in": [[1]]}}, {"x": {"gt": True}}, {"x": {"gt": None}}),
         *({"x": {"ne": [1]}}, {"x": {"ne": {}}}, {"x": {"exists": 1}}, {"x": {"exists": None}}),
+        *({"x": {"contains": operand}} for operand in ("", 1, None, ["a"])),
         # Numbers beyond 64 bits:
         *({"x": 2**63}, {"not": {"x": 2**70}}, {"x": {"in": [1, 2**64 - 2]}}, {"x": {"lt": -(2**63) - 1}}),
         {"x": {"gt": float("inf")}},
@@ -77,6 +78,33 @@ def test_any_name_and_number_is_found_again(collection: Collection, name: str, v
     put(collection, {"a": EAST}, {name: value})
     put(collection, {"b": EAST}, {"other": value})
     assert ids(collection, EAST, 5, filter_={name: value}) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("held", "part"),
+    [
+        *(
+            ("A red Kettle", "KETTLE"),
+            ("Straße", "STRASSE"),
+            ("ПРАГА", "прага"),
+            ("ΣΊΣΥΦΟΣ", "σίσυφος"),
+            ("東京都", "京"),
+        ),
+        *(
+            (["x", "Naïve"], "NAI\u0308VE"),
+            ("100%", "%"),
+            ("a_b", "_"),
+            ("it's", "'"),
+            ("\x00end", "END"),
+            ("हिन्दी", "न्द"),
+        ),
+    ],
+)
+def test_contains_finds_a_part_without_case(collection: Collection, held: object, part: str) -> None:
+    put(collection, {"a": EAST}, {"x": held})
+    put(collection, {"b": EAST}, {"x": ["other", 1, {"x": held}], "y": held})
+    assert ids(collection, EAST, 5, filter_={"x": {"contains": part}}) == ["a"]
+    assert ids(collection, EAST, 5, filter_={"x": {"contains": f"{part}{part}"}}) == []
 
 
 def execute(folder: Path, statement: str) -> None:

@@ -123,6 +123,7 @@ def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
         (lambda index: read_page(index, truncated=True), "leave truncated out"),
         (lambda index: index.counts(["lang"], most_values=2), "leave facets out"),
         (lambda index: index.is_chunked(True), "leave chunk out"),
+        (lambda index: count(index, {"not": {"x": {"contains": "a"}}}), "compare whole values"),
     ],
 )
 def test_what_milvus_lacks_is_refused_with_the_way_out(
