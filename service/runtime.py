@@ -233,8 +233,8 @@ def load_reranker(settings: Settings) -> Reranker | None:
     return reranker
 
 
-def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
-    """Load the model, unless `choice` has it, then the documents.
+def load_runtime(settings: Settings, choice: Choice | None = None, collections: Collections | None = None) -> Runtime:
+    """Load the model and the documents, unless `choice` and `collections` have them.
 
     Raises: StartError: the model, the documents or a setting is refused; one sentence for the operator.
     """
@@ -254,7 +254,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
             model.give_back_unused()
 
     memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=release)
-    collections = _load_documents(settings, manifest, memory)
+    collections = collections or _load_documents(settings, manifest, memory)
     pool = EncoderPool(
         encode_with(encoder, reranker),
         encoder,

@@ -63,6 +63,12 @@ def replayed(message: Message, receive: Receive) -> Receive:
     return replay
 
 
+async def receive_nothing() -> Message:
+    """Receive nothing: the client neither sends more nor leaves."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets the event")
+
+
 def is_ndjson(scope: Scope) -> bool:
     """Whether the body has one JSON document per line."""
     return header(scope, b"content-type").partition(";")[0].strip().lower() in NDJSON

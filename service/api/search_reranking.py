@@ -17,8 +17,8 @@ import numpy as np
 from service.api.ranking import ranked_by_header
 from service.api.request import Embedder, cost_of, truncated_of
 from service.api.schemas.search import SearchRequest
-from service.blending import with_reranker
-from service.documents.interface import Match, ResultOptions
+from service.blending import raised, with_reranker
+from service.documents.interface import Matches, ResultOptions
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
 from service.errors import InvalidInput
@@ -31,7 +31,7 @@ FEWER = "send fewer queries, or a smaller rerank_k: the re-ranker reads the text
 class Reranked:
     """Matches with their new scores, a list a query, and what that took; None: there was nothing to score."""
 
-    matches: list[list[Match]]
+    matches: list[Matches]
     batch: EncodedBatch | None
     ranked_by: str
 
@@ -51,15 +51,16 @@ class Reranked:
         return headers
 
 
-def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
-    """Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
+def check_rerank(body: SearchRequest, runtime: Runtime, *, wanted: int) -> None:
+    """wanted: how many of the best results are needed.
+
+    Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
     if runtime.reranker is None:
         raise InvalidInput("rerank is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out")
-    wanted, limits = body.offset + body.top_k, runtime.settings
+    limits = runtime.settings
     if body.rerank_k < wanted:
-        raise InvalidInput(
-            f"rerank_k is {body.rerank_k}, offset and top_k together are {wanted}: re-rank at least as many"
-        )
+        needed = "sort_k is" if body.sort_k else "top_k is" if body.sort else "offset and top_k together are"
+        raise InvalidInput(f"rerank_k is {body.rerank_k}, {needed} {wanted}: re-rank at least as many")
     if body.rerank_k > limits.max_top_k:
         raise InvalidInput(f"rerank_k is {body.rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
     pairs = len(body.queries or [body.query]) * body.rerank_k
@@ -72,11 +73,13 @@ def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
 
 def candidates(options: ResultOptions) -> ResultOptions:
     """What to read of the documents that are to be re-ranked: their texts, and from the first one on."""
-    return dataclasses.replace(options, offset=0, text=True, way_out=FEWER)
+    return dataclasses.replace(options, offset=0, limit=None, text=True, way_out=FEWER)
 
 
-async def reranked(body: SearchRequest, found: Sequence[Sequence[Match]], embedder: Embedder) -> Reranked:
+async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embedder, *, depth: int) -> Reranked:
     """The page that a request asks for of what its queries have found, best first; equal scores keep their order.
+
+    If the request sorts, the `depth` best are in the order they were found in.
 
     Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
@@ -86,17 +89,26 @@ async def reranked(body: SearchRequest, found: Sequence[Sequence[Match]], embedd
     queries = [body.query] if body.query is not None else (body.queries or [])
     candidates_N = [match for matches in found for match in matches]
     if not candidates_N:
-        return Reranked([[] for _ in queries], None, scorer.name)
+        return Reranked([*found], None, scorer.name)
     pairs = [
         scorer.whole(query, match.document.text if match.passage is None else match.passage.text)
         for query, matches in zip(queries, found, strict=True)
         for match in matches
     ]
     batch = await embedder.compute(pairs, place=lambda position: f"document {candidates_N[position].document.id}:")
-    score_N = np.array([match.score for match in candidates_N])
-    scores = iter(with_reranker(score_N, scorer.raw(batch.scores_P1), weight).tolist())
+    score_N, preference_N = np.array([(match.score, match.preference) for match in candidates_N], np.float64).T
+    reranked_N = with_reranker(score_N, scorer.raw(batch.scores_P1), weight)
+    if weight == "alone":
+        reranked_N = raised(reranked_N, preference_N)  # the search's score, which it has raised, does not count
+    scores = iter(reranked_N.tolist())
     pages = []
     for matches in found:
-        scored = [dataclasses.replace(match, score=next(scores)) for match in matches]
-        pages.append(sorted(scored, key=lambda match: -match.score)[body.offset : body.offset + body.top_k])
+        score_of = [next(scores) for _ in matches]
+        best = sorted(range(len(matches)), key=lambda at: -score_of[at])[:depth]
+        if body.sort:
+            best.sort()  # as they were found
+        kept = best[body.offset : body.offset + body.top_k]
+        page = Matches(dataclasses.replace(matches[at], score=score_of[at]) for at in kept)
+        page.total, page.is_counted = matches.total, matches.is_counted
+        pages.append(page)
     return Reranked(pages, batch, scorer.name)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument
 from service.cli.start_trial import Use
-from service.documents.names import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.settings import Settings
 
@@ -65,11 +64,9 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
         raise InvalidInput(f"--engine {options.engine} and --url exclude each other: the service embeds")
     if options.chunk is not None:
         raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
-    url, (full, _) = options.url, settings.keys()
-    if options.collection != DEFAULT_NAME:
-        url = f"{url.rstrip('/')}/collections/{options.collection}"
+    full, _ = settings.keys()
     with (
-        ServiceClient(url, key=min(full, default=None)) as client,
+        ServiceClient(options.url, collection=options.collection, key=min(full, default=None)) as client,
         _open(options) as source,
         _loading(source, options, settings) as load,
     ):

@@ -2,61 +2,114 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 from service.cli.arguments import (
     COLLECTION,
     DEFAULT,
     Subcommand,
     argument,
+    finite,
     json_object,
     json_option,
     positive,
     prompt_option,
     readable,
     readable_query,
+    utf8,
 )
 from service.cli.start_trial import Use
 from service.cli.table import described, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
+from service.documents.store.locking import service_url
+from service.errors import InvalidInput, StartError
 from service.settings import Settings
 from service.spelling import did_you_mean
 
-if TYPE_CHECKING:
-    from service.documents.interface import Match
+PATIENCE_S = 5.0  # with a service that is full or starts again
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents that answer a query: a table, or one JSON line each. Says so if there is none.
 
-    Raises: InvalidInput: the query is empty, too long or not UTF-8, or the model has no such prompt.
+    A running service that has the documents is asked, otherwise the same route in this process.
+
+    Raises: InvalidInput: the query is empty, too long or not UTF-8, or an option is refused.
+            StartError: the service at `--url` cannot be asked, or there are no documents here.
     """
+    from service.offline.service_client import ServiceClient
+
+    asked = {name: getattr(options, name) for name in BODY_OPTIONS}
+    body = {name: value for name, value in asked.items() if value is not None and value is not False}
+    if options.query is not None:
+        body["query"] = readable_query(options.query, settings)
+    answer, url = None, options.url
+    if url is None and settings.index == EMBEDDED:
+        url = service_url(settings.documents_path)
+    if url is not None:
+        full, read = settings.keys()
+        key = min(read or full, default=None)
+        try:
+            with ServiceClient(url, collection=options.collection, key=key, patience_s=PATIENCE_S) as client:
+                answer = client.search(body)
+        except StartError as exc:
+            if options.url is not None:
+                raise
+            sys.stderr.write(f"crosslet: {exc}; searching {settings.data} without it\n")
+    if answer is None:
+        answer = _answered_here(body, options.collection, settings)
+    _print_results(answer, as_table=wants_table(options))
+    if not answer["results"]:
+        sys.stderr.write(f"crosslet: {_no_match(options, settings)}\n")
+
+
+def _answered_here(body: Mapping[str, object], collection: str, settings: Settings) -> dict[str, Any]:
+    """Return the answer of the service's own route, over documents that another process may be writing.
+
+    Raises: InvalidInput: as the route says it.  StartError: there are no documents here.
+    """
+    import asyncio
+    from types import SimpleNamespace
+
+    from fastapi import Request
+    from pydantic import ValidationError
+
+    from service.api.request import Embedder, RequestFacts, receive_nothing
+    from service.api.routes.search import search as route
+    from service.api.schemas.search import SearchRequest
     from service.document_index import load_collection
-    from service.documents.interface import Query
+    from service.documents.collections import Collections
+    from service.json_parsing import loads
     from service.model.encoder import choose_encoder
     from service.offline.store_file import check_there
+    from service.runtime import load_runtime
 
-    query = readable_query(options.query, settings)
+    try:
+        parsed = SearchRequest.model_validate(body)
+    except ValidationError as exc:
+        error = max(exc.errors(include_input=False, include_url=False), key=lambda one: len(one["loc"]))
+        place = f"{error['loc'][0]}: " if error["loc"] else ""
+        raise InvalidInput(place + error["msg"].removeprefix("Value error, ")) from exc
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    mode = options.mode or settings.default_mode
-    with closing(load_collection(settings, encoder.manifest, name=options.collection, read_only=True)) as collection:
-        vector_D = None
-        if mode != "keywords":
-            prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
-            vector_D = encoder.encode(prompt + query).vector
-            if settings.space:
-                vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
-        asked = Query(vector_D, None if mode == "dense" else query)
-        (matches,) = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)
-    _print_matches(matches, as_table=wants_table(options))
-    if not matches:
-        sys.stderr.write(f"crosslet: {_no_match(options, mode, settings)}\n")
+    choice = choose_encoder(settings.model, settings.fallback_model)
+    index = load_collection(settings, choice.encoder.manifest, name=collection, read_only=True)
+    with ExitStack() as opened:
+        opened.enter_context(closing(index))
+        runtime = load_runtime(settings, choice, Collections(index))
+        opened.pop_all()  # closed with the runtime
+    app = SimpleNamespace(state=SimpleNamespace(runtime=runtime))
+    scope = {"type": "http", "app": app, "state": {"facts": RequestFacts("")}, "headers": []}
+    request = Request(scope, receive_nothing)
+    with closing(runtime):
+        runtime.start()
+        response = asyncio.run(route(request, parsed, Embedder(request), runtime))
+    answer: dict[str, Any] = loads(bytes(response.body))
+    return answer
 
 
 def rerank(options: argparse.Namespace, settings: Settings) -> None:
@@ -82,33 +135,37 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
             print_json({"line": lines.number(row), "score": scores[row], "text": lines.text(row)})
 
 
-def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
+def _print_results(answer: Mapping[str, Any], *, as_table: bool) -> None:
+    """Print the results; facets follow them."""
+    results = answer["results"]
     if not as_table:
-        for match in matches:
-            document = match.document
-            line = {"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata}
-            if (part := match.passage) is not None:
-                line["passage"] = {"text": part.text, "start": part.start, "end": part.stop}
-            print_json(line)
-    elif matches:
+        for result in results:
+            print_json(result)
+        if "facets" in answer:
+            print_json({"facets": answer["facets"]})
+        return
+    if results:
         rows = [
             (
-                f"{match.score:.3f}",
-                match.document.id,
-                described(match.document.metadata),
-                match.document.text if match.passage is None else match.passage.text,
+                "" if result["score"] is None else f"{result['score']:.3f}",
+                result["id"],
+                f"{result['group_size']}" if "group_size" in result else "",
+                described(result.get("metadata", {})),
+                result.get("passage", {}).get("text") or result.get("text", ""),
             )
-            for match in matches
+            for result in results
         ]
-        sys.stdout.write(table(("score", "id", "metadata", "text"), rows, columns=terminal_columns()))
+        sys.stdout.write(table(("score", "id", "group size", "metadata", "text"), rows, columns=terminal_columns()))
+    for field, counts in answer.get("facets", {}).items():
+        sys.stdout.write(f"{field}: {described(counts)}\n")
 
 
-def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> str:
+def _no_match(options: argparse.Namespace, settings: Settings) -> str:
     """Say why nothing was found, and what to change."""
     from service.documents.filters import fields_in
     from service.offline.store_file import open_store_file
 
-    if settings.index == EMBEDDED:
+    if settings.index == EMBEDDED and options.url is None:
         with open_store_file(settings.documents_path) as store:
             file = store.named(options.collection)
             if not file.count():
@@ -119,28 +176,75 @@ def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> st
         unknown = next((name for name in wanted if name not in there), None)
         if unknown is not None:
             return f"no document matches: none has the field {unknown}{did_you_mean(unknown, there)}"
-    if mode == "keywords":
+    if (options.mode or settings.default_mode) == "keywords" and options.query is not None:
         return "no document matches: none has a word of the query; --mode hybrid also finds by meaning"
     return "no document matches the filter" if options.filter else "no document matches"
 
 
+def _sort_fields(text: str) -> list[dict[str, str]]:
+    """Parse the fields to sort by: FIELD or FIELD:desc, separated by commas."""
+    parts = [part.rpartition(":") for part in text.split(",")]
+    return [
+        {name: direction} if direction in {"asc", "desc"} and name else {f"{name}{colon}{direction}": "asc"}
+        for name, colon, direction in parts
+    ]
+
+
+def _preferred(text: str) -> str | dict[str, object]:
+    return text if text == "auto" else json_object(text)
+
+
+def _score(text: str) -> str | float:
+    return text if text == "auto" else finite(text)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
 SEARCH = Subcommand(
     search,
-    "search the documents, without a server",
+    "search the documents, through a running service or without one",
     [
-        argument("query", metavar="QUERY", help="text to search for, in any language of the model"),
-        argument("--top-k", type=positive, default=10, metavar="N", help=f"number of documents {DEFAULT}"),
+        argument("query", nargs="?", metavar="QUERY", help="text to search for, in any language of the model"),
+        argument("--like", type=utf8, metavar="ID", help="in place of a query: find documents like this one"),
+        argument("--top-k", type=positive, default=10, metavar="N", help=f"number of documents or groups {DEFAULT}"),
+        argument("--offset", type=positive, metavar="N", help="number of best documents to skip"),
         argument("--filter", type=json_object, metavar="JSON", help="""on the metadata, such as '{"lang": "de"}'"""),
         argument(
             "--mode",
             choices=get_args(Mode),
             help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
         ),
+        argument("--min-score", type=_score, metavar="SCORE", help="least score; auto: as the model recommends"),
+        argument("--language", type=utf8, metavar="CODE", help="of the query, for auto of --min-score and --prefer"),
+        argument("--group-by", type=utf8, metavar="FIELD", help="only the best document with each value of a field"),
+        argument(
+            "--prefer",
+            type=_preferred,
+            metavar="JSON",
+            help="""raise some documents: auto, or as '{"field": "lang", "value": "de", "weight": 0.1}'""",
+        ),
+        argument("--sort", type=_sort_fields, metavar="FIELD[:desc],..", help="order by metadata; needs no query"),
+        argument("--sort-k", type=positive, metavar="N", help="how many of the best are sorted (default: --top-k)"),
+        argument("--facets", type=_names, metavar="FIELD,..", help="count the documents by these fields' values"),
+        argument("--rerank", action="store_true", help="order the best by the re-ranker, too (CROSSLET_RERANKER)"),
+        argument("--rerank-k", type=positive, metavar="N", help="how many documents it reads (default: 50)"),
+        argument("--include", type=_names, metavar="NAME,..", help="of text, metadata, passage, ranks, vector"),
+        argument(
+            "--url",
+            metavar="URL",
+            help="service to ask, with a key of CROSSLET_API_KEYS (default: the one that has the documents, if any)",
+        ),
         COLLECTION,
         json_option(),
         prompt_option("the one named query, if any"),
     ],
     Use.DOCUMENTS,
+)
+BODY_OPTIONS = (  # named as the fields of a request to /search
+    *("like", "top_k", "offset", "filter", "mode", "min_score", "language", "group_by", "prefer", "sort", "sort_k"),
+    *("facets", "rerank", "rerank_k", "include", "prompt_name"),
 )
 RERANK = Subcommand(
     rerank,

@@ -20,7 +20,7 @@ from service.documents.interface import (
     DEFAULTS,
     DocumentIndex,
     Filter,
-    Match,
+    Matches,
     MetadataChange,
     PageRequest,
     Query,
@@ -194,7 +194,7 @@ class Collection(DocumentIndex):
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
-    ) -> list[list[Match]]:
+    ) -> list[Matches]:
         return Search(self._store, self._live, top_k=top_k, filter_=filter_, options=options).run(queries)
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:

@@ -105,6 +105,11 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
     return _all_of(filter_, "filter")
 
 
+def both(first: Condition | None, second: Condition) -> Condition:
+    """Return the condition that both hold. None always holds."""
+    return second if first is None else _join([first, second], "AND")
+
+
 def fields_in(filter_: object) -> list[str]:
     """Return the fields that a valid filter tests, in its order; none for None."""
     fields: list[str] = []

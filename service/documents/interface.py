@@ -10,15 +10,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.documents.document import Document, Page, StoredDocument, Vectors
-from service.documents.filters import Facet
+from service.documents.filters import Facet, SqlValue
 
 Filter = Mapping[str, object]
 MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
+class Preference:
+    """Documents whose field equals one of the values rank higher: their scores move by `weight` of their way to 1."""
+
+    field: str
+    values: tuple[str | float | bool, ...]
+    weight: float
+
+
+@dataclass(frozen=True)
 class Query:
-    """One query: by its vector, by its words, or by both.
+    """One query: by its vector, by its words, or by both. With neither, every document that matches the filter.
 
     vector_D: of norm 1; None: words alone.  words: the query's text; None: the vector alone.
     without: id of a document to leave out, which the vector is of.
@@ -27,6 +36,15 @@ class Query:
     vector_D: Vectors | None = None
     words: str | None = None
     without: str | None = None
+    prefer: Preference | None = None
+
+
+@dataclass(frozen=True)
+class SortField:
+    """A field of the metadata to sort by; documents without a value come last."""
+
+    field: str
+    descending: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,28 +57,56 @@ class Passage:
 
 
 @dataclass(frozen=True)
+class Group:
+    """The documents with one value of a field. value: None: the document has none, and is alone.
+
+    size: how many of them match the filter, and by keywords alone the query as well.
+    """
+
+    value: SqlValue | None
+    size: int
+
+
+@dataclass(frozen=True)
 class Match:
     """A document found by a search.
 
-    score: the cosine with the query; with keywords as well, `hybrid_score`; by keywords alone, see `KeywordHits`.
+    score: the cosine with the query; with keywords as well, `hybrid_score`; by keywords alone, see `KeywordHits`; each
+           `raised` by `preference`, the weight of what the query prefers. None: by a filter alone.
     dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
     passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
-    vector_D: of norm 1, if wanted.
+    vector_D: of norm 1, if wanted.  group: if results are grouped.
     """
 
-    score: float
+    score: float | None
     document: StoredDocument
     dense_rank: int | None = None
     keywords_rank: int | None = None
     passage: Passage | None = None
     vector_D: Vectors | None = None
+    group: Group | None = None
+    preference: float = 0.0
+
+
+class Matches(list[Match]):
+    """The results of one query, in order.
+
+    total: how many documents, or groups, all pages have; None: all that match, in an order by vectors.
+    is_counted: whether `total` is exact; else it is the least.
+    """
+
+    total: int | None = None
+    is_counted: bool = True
 
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """What to return of the `top_k` nearest documents; nothing else is read.
+    """What to return of the `top_k` best documents; nothing else is read.
 
-    offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
+    offset: number of best documents to skip.  limit: how many to return then; None: all.
+    min_score: documents with a lower score are left out; what a query prefers does not count.
+    group_by: field of which only the best document of each value counts.
+    sort: the order of the `top_k` best; without a query of all.
     text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
     max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
     way_out: what a message then advises.
@@ -68,6 +114,9 @@ class ResultOptions:
     """
 
     offset: int = 0
+    limit: int | None = None
+    group_by: str | None = None
+    sort: tuple[SortField, ...] = ()
     min_score: float | None = None
     text: bool = True
     metadata: bool = True
@@ -170,7 +219,7 @@ class DocumentIndex(Protocol):
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
-    ) -> list[list[Match]]:
+    ) -> list[Matches]:
         """Return for each query the `top_k` best documents that match the filter: by score, ties by id.
 
         Raises: InvalidInput: the filter is malformed or takes too long, the results have too many characters, or a

@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from service.blending import hybrid_score
+from service.blending import hybrid_score, raised
+from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Facet, to_condition
-from service.documents.interface import Match, Passage, Query, ResultOptions
-from service.documents.keywords.index import KeywordHits
+from service.documents.filters import Facet, both, to_condition
+from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions
+from service.documents.keywords.index import MAX_POSTINGS, KeywordHits
 from service.documents.keywords.terms import occurring, query_terms
 from service.documents.live_index import LiveIndex
 from service.documents.store.store import Deadline, DocumentStore, Snapshot
@@ -38,7 +40,6 @@ TRIES = 5  # while writers go on; then they wait
 LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes some tenths of a second
 CHARS_A_NUMBER = 12  # of a float32 in JSON
 
-Ranked = Sequence[tuple[float, int]]  # scores and rows, best first
 T = TypeVar("T")
 
 
@@ -50,6 +51,28 @@ class Hit:
     row: int
     dense_rank: int | None = None
     keywords_rank: int | None = None
+    preference: float = 0.0
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best documents by vectors or by keywords, and the best of those that the query prefers."""
+
+    best: Ranked
+    preferred: Ranked = ()
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of both, some twice."""
+        return [row for _, row in (*self.best, *self.preferred)]
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """The documents that a query prefers, ascending, and their passages."""
+
+    rows: Rows
+    passages: Rows
 
 
 class Search:
@@ -73,18 +96,19 @@ class Search:
         self._deadline = Deadline.after(options.timeout_s)
         self._revision = -1
         self._selected: Rows | None = None
+        self._preferred: dict[Preference, Preferred] = {}
         self._documents: dict[int, StoredDocument] = {}
         self._vectors: dict[int, Vectors] = {}
         self._chars = 0
 
-    def run(self, queries: Sequence[Query]) -> list[list[Match]]:
+    def run(self, queries: Sequence[Query]) -> list[Matches]:
         """Make one search a query, each over one revision: writers need not wait for all of them.
 
         A change reaches the disk before the index. A reader that sees different revisions there tries again. If its
         filter takes longer than the time between writes, it gives up after some tries: it then blocks writers, looks
         the filter up once more, and makes the remaining searches over that revision.
         """
-        results: list[list[Match]] = []
+        results: list[Matches] = []
         for query in queries:
             matches = self._beside_writers(query)
             if matches is None:
@@ -92,13 +116,15 @@ class Search:
             results.append(matches)
         return results
 
-    def _beside_writers(self, query: Query) -> list[Match] | None:
+    def _beside_writers(self, query: Query) -> Matches | None:
         """Make one search, locking the index only while it is searched. None: the tries are used up."""
         for _ in range(TRIES):
             with self._store.snapshot(self._deadline) as snapshot:
                 if query.vector_D is None:
                     return self._matches(snapshot, query, None)
                 selected = self._filter(snapshot)
+                if query.prefer is not None:
+                    self._prefer(snapshot, query.prefer)  # before the index is locked
                 with self._live.held() as held:
                     is_in_step = held.is_at(snapshot.revision)
                     dense = self._nearest(snapshot, held.index, query, selected) if is_in_step else None
@@ -107,7 +133,7 @@ class Search:
             time.sleep(RETRY_S)
         return None
 
-    def _before_writers(self, queries: Sequence[Query]) -> list[list[Match]]:
+    def _before_writers(self, queries: Sequence[Query]) -> list[Matches]:
         """Make the searches while no change can reach the index."""
         until = time.monotonic() + LONGEST_CHANGE_S
         while time.monotonic() < until:
@@ -128,34 +154,118 @@ class Search:
         """Return the passages of the documents that match the filter; None without one."""
         self._forget_other_state(snapshot)
         if self._selected is None and self._condition is not None:
-            rows = snapshot.matching(self._condition)
-            self._selected = snapshot.passages_of(rows.tolist()) if snapshot.has_own_numbers else rows
+            self._selected = _passages_of(snapshot, snapshot.matching(self._condition))
         return self._selected
 
-    def _nearest(self, snapshot: Snapshot, index: VectorIndex, query: Query, selected: Rows | None) -> Ranked | None:
+    def _prefer(self, snapshot: Snapshot, prefer: Preference) -> Preferred:
+        """Return the documents that match the filter and are preferred."""
+        self._forget_other_state(snapshot)
+        if prefer not in self._preferred:
+            wanted = to_condition({prefer.field: {"in": [*prefer.values]}})
+            rows = snapshot.matching(both(self._condition, wanted))
+            self._preferred[prefer] = Preferred(rows, _passages_of(snapshot, rows))
+        return self._preferred[prefer]
+
+    def _nearest(
+        self, snapshot: Snapshot, index: VectorIndex, query: Query, selected: Rows | None
+    ) -> Candidates | None:
         """Return the nearest documents, but for the query's own. None: the query has no vector."""
         if query.vector_D is None:
             return None
-        wanted = self._top_k if query.words is None else max(self._top_k, DEPTH)
-        if query.without is None:
-            return nearest(snapshot, index, query.vector_D, top_k=wanted, among=selected)
-        own = snapshot.rows_of([query.without])
-        hits = nearest(snapshot, index, query.vector_D, top_k=wanted + 1, among=selected)
-        return [hit for hit in hits if hit[1] not in own][:wanted]
+        vector_D, own = query.vector_D, [] if query.without is None else snapshot.rows_of([query.without])
 
-    def _matches(self, snapshot: Snapshot, query: Query, dense: Ranked | None) -> list[Match]:
-        """Add what the keywords find, fuse both, and read what is wanted of the best."""
+        def best(depth: int, among: Rows | None) -> Ranked:
+            hits = nearest(snapshot, index, vector_D, top_k=depth + len(own), among=among)
+            return [hit for hit in hits if hit[1] not in own][:depth]
+
+        among = [selected] if query.prefer is None else [selected, self._prefer(snapshot, query.prefer).passages]
+        return self._candidates(snapshot, best, among, wanted=self._top_k if query.words is None else self._depth)
+
+    def _with_words(self, snapshot: Snapshot, query: Query, by_words: KeywordHits) -> Candidates:
+        """Return the best documents by keywords."""
+
+        def best(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
+            return _best(snapshot, by_words.rows[among], by_words.scores[among], depth)
+
+        among = [np.ones(len(by_words.rows), np.bool_)]
+        if query.prefer is not None:
+            among.append(np.isin(by_words.rows, self._prefer(snapshot, query.prefer).rows))
+        return self._candidates(snapshot, best, among, wanted=self._top_k if query.vector_D is None else self._depth)
+
+    @property
+    def _depth(self) -> int:
+        """The number of results of each kind that are fused."""
+        return max(self._top_k, DEPTH)
+
+    def _candidates(
+        self, snapshot: Snapshot, best: Callable[..., Ranked], among: Sequence[T], *, wanted: int
+    ) -> Candidates:
+        """Return the best among all, and among those preferred; of as many groups as wanted."""
+        field = self._options.group_by
+        if field is None:
+            return Candidates(*(best(wanted, which) for which in among))
+        lists = (of_enough_groups(snapshot, field, partial(best, among=which), wanted=wanted) for which in among)
+        return Candidates(*lists)
+
+    def _matches(self, snapshot: Snapshot, query: Query, dense: Candidates | None) -> Matches:
+        """Add what the keywords find, fuse both, arrange the results, and read what is wanted of the page."""
         self._forget_other_state(snapshot)
-        if query.words is None:
-            ranked = enumerate((dense or [])[: self._top_k], 1)
-            hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in ranked]
+        if is_filter_alone(query):
+            return self._listed(snapshot, query)
+        by_words = None if query.words is None else snapshot.with_keywords(query.words, self._condition)
+        if by_words is None:
+            dense = dense or Candidates(())
+            hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
+            hits += [Hit(score, row) for score, row in dense.preferred]
         else:
-            by_words = snapshot.with_keywords(query.words, self._condition)
-            hits = _fuse(snapshot, dense, by_words, query.vector_D, self._top_k)
-        return self._read(snapshot, page_of(hits, self._options, score=lambda hit: hit.score), query)
+            hits = _fuse(snapshot, dense, self._with_words(snapshot, query, by_words), by_words, query.vector_D)
+        page = self._arranged(snapshot, hits, query)
+        if by_words is None or dense is not None:
+            return Matches(self._read(snapshot, page, query))
+        found, least = by_words.rows, self._options.min_score
+        if least is not None:
+            found = found[by_words.scores >= least]
+        field = self._options.group_by
+        matches = Matches(self._read(snapshot, page, query, found))
+        matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
+        matches.is_counted = len(by_words.rows) < MAX_POSTINGS
+        return matches
 
-    def _read(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> list[Match]:
+    def _arranged(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> list[Hit]:
+        """Return the hits of the page: what the query prefers raised, the best of each group, the best in order."""
+        options, prefer = self._options, query.prefer
+        least = options.min_score  # of the scores that nothing has raised
+        kept = {hit.row: hit for hit in reversed(hits) if least is None or hit.score >= least}
+        if prefer is not None:
+            rows = np.fromiter(kept, np.int64, len(kept))
+            for row in rows[np.isin(rows, self._prefer(snapshot, prefer).rows)].tolist():
+                score = raised(kept[row].score, prefer.weight)
+                kept[row] = replace(kept[row], score=score, preference=prefer.weight)
+        field = options.group_by
+        scores_N = np.fromiter((hit.score for hit in kept.values()), np.float64, len(kept))
+        order = _best(snapshot, list(kept), scores_N, self._top_k if field is None else len(kept))
+        rows = np.fromiter((row for _, row in order), np.int64, len(order))
+        if field is not None:
+            rows = rows[first_of_groups(snapshot, field, rows)][: self._top_k]
+        if options.sort:
+            rows = rows[in_order(snapshot, options.sort, rows)]
+        return [kept[row] for row in page_of(rows.tolist(), options)]
+
+    def _listed(self, snapshot: Snapshot, query: Query) -> Matches:
+        """Return the page of all documents that match the filter: in order, ties by id."""
+        options, rows = self._options, snapshot.by_id(self._condition)
+        rows = rows[in_order(snapshot, options.sort, rows)]
+        if options.group_by is not None:
+            rows = rows[first_of_groups(snapshot, options.group_by, rows)]
+        hits = [Hit(0.0, row) for row in page_of(rows[: self._top_k].tolist(), options)]
+        matches = Matches(self._read(snapshot, hits, query))
+        matches.total = len(rows)
+        return matches
+
+    def _read(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, found: Rows | None = None) -> list[Match]:
         """Read the documents of hits. Rows that the store lacks, after a failed change of the index, are left out.
+
+        found: what groups are counted in; None: all that match.
 
         Raises: InvalidInput: the documents have too many characters.
         """
@@ -172,15 +282,22 @@ class Search:
                 check_chars(self._chars, options)
                 self._vectors[row] = vector_D
         known = [hit for hit in hits if hit.row in self._documents]
-        passages = self._passages(snapshot, known, query) if options.text and options.passage else {}
+        with_passage = options.text and options.passage and not is_filter_alone(query)
+        passages = self._passages(snapshot, known, query) if with_passage else {}
+        groups = {}
+        if options.group_by is not None:
+            rows = [hit.row for hit in known]
+            groups = groups_of(snapshot, options.group_by, rows, condition=self._condition, found=found)
         return [
             Match(
-                hit.score,
+                None if is_filter_alone(query) else hit.score,
                 self._documents[hit.row],
                 hit.dense_rank,
                 hit.keywords_rank,
                 passages.get(hit.row),
                 self._vectors.get(hit.row),
+                groups.get(hit.row),
+                hit.preference,
             )
             for hit in known
         ]
@@ -207,12 +324,21 @@ class Search:
         """What was read at another revision may be outdated."""
         if self._revision != snapshot.revision:
             self._revision, self._selected, self._documents, self._vectors = snapshot.revision, None, {}, {}
+            self._preferred = {}
 
 
-def page_of(best: Sequence[T], options: ResultOptions, *, score: Callable[[T], float]) -> list[T]:
-    """Return the hits that are asked for: from the offset on, without those below the lowest score."""
-    least = options.min_score
-    return [hit for hit in best[options.offset :] if least is None or score(hit) >= least]
+def is_filter_alone(query: Query) -> bool:
+    """Return whether a query asks for all documents that match the filter, which have no score."""
+    return query.vector_D is None and query.words is None
+
+
+def page_of(best: Sequence[T], options: ResultOptions) -> Sequence[T]:
+    """Return the results that are asked for: from the offset on, up to the limit."""
+    return best[options.offset :][: options.limit]
+
+
+def _passages_of(snapshot: Snapshot, rows: Rows) -> Rows:
+    return snapshot.passages_of(rows.tolist()) if snapshot.has_own_numbers else rows
 
 
 def check_chars(chars: int, options: ResultOptions) -> None:
@@ -289,26 +415,22 @@ def exact_cosines(snapshot: Snapshot, rows: Iterable[int], vector_D: Vectors) ->
 
 
 def _fuse(
-    snapshot: Snapshot, dense: Ranked | None, by_words: KeywordHits, vector_D: Vectors | None, top_k: int
+    snapshot: Snapshot, dense: Candidates | None, words: Candidates, by_words: KeywordHits, vector_D: Vectors | None
 ) -> list[Hit]:
-    """Return the `top_k` best of what vectors and keywords found, best first, ties by id. dense: None: no vector."""
-    keywords = _best(snapshot, by_words.rows, by_words.scores, top_k if dense is None else max(top_k, DEPTH))
+    """Return what vectors and keywords found, unordered. dense: None: no vector."""
+    keywords_rank = {row: rank for rank, (_, row) in enumerate(words.best, 1)}
     if dense is None or vector_D is None:
-        return [Hit(score, row, keywords_rank=rank) for rank, (score, row) in enumerate(keywords, 1)]
-    near = {row for _, row in dense}
-    rows, cosines_N = exact_cosines(snapshot, [row for _, row in keywords if row not in near], vector_D)
-    cosine_of = dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
-    cosine_of |= {row: cosine for cosine, row in dense}
-    looked_at = np.isin(by_words.rows, [row for _, row in (*dense, *keywords)])
+        return [Hit(score, row, None, keywords_rank.get(row)) for score, row in (*words.best, *words.preferred)]
+    cosine_of = {row: cosine for cosine, row in (*dense.preferred, *dense.best)}
+    rows, cosines_N = exact_cosines(snapshot, {*words.rows} - cosine_of.keys(), vector_D)
+    cosine_of |= dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
+    looked_at = np.isin(by_words.rows, list(cosine_of))
     words_of = dict(zip(by_words.rows[looked_at].tolist(), by_words.scores[looked_at].tolist(), strict=True))
-    dense_rank = {row: rank for rank, (_, row) in enumerate(dense, 1)}
-    keywords_rank = {row: rank for rank, (_, row) in enumerate(keywords, 1)}
-    hits = {
-        row: Hit(hybrid_score(cosine, words_of.get(row, 0.0)), row, dense_rank.get(row), keywords_rank.get(row))
+    dense_rank = {row: rank for rank, (_, row) in enumerate(dense.best, 1)}
+    return [
+        Hit(hybrid_score(cosine, words_of.get(row, 0.0)), row, dense_rank.get(row), keywords_rank.get(row))
         for row, cosine in cosine_of.items()
-    }
-    order = _best(snapshot, list(hits), np.array([hit.score for hit in hits.values()]), top_k)
-    return [hits[row] for _, row in order]
+    ]
 
 
 def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[np.floating], top_k: int) -> Ranked:

@@ -1,14 +1,15 @@
-"""Sends documents to a running service, a line each. Knows HTTP and its refusals; reads no files."""
+"""Sends documents, a line each, and searches to a running service. Knows HTTP and its refusals; reads no files."""
 
 import http.client
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import orjson
 
 from service.documents.document import Document
+from service.documents.names import DEFAULT_NAME
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
@@ -24,8 +25,10 @@ class NothingStoredError(StartError):
 class ServiceClient:
     """One connection to a service, opened again if it was closed. Repeating a request changes nothing."""
 
-    def __init__(self, url: str, *, key: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        """url: as in http://host:8080, with the path prefix of a proxy if there is one.  key: one that may write.
+    def __init__(
+        self, url: str, *, collection: str = DEFAULT_NAME, key: str | None = None, patience_s: float = PATIENCE_S
+    ) -> None:
+        """url: as in http://host:8080, with the path prefix of a proxy if there is one.  key: one with the rights.
 
         Raises: InvalidInput: it is no such address, or holds a password.
         """
@@ -40,13 +43,13 @@ class ServiceClient:
             raise InvalidInput("the address holds a user or a password; set CROSSLET_API_KEYS instead")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
-        self._path = f"{parts.path.rstrip('/')}/documents"
+        self._path = parts.path.rstrip("/")
+        if collection != DEFAULT_NAME:
+            self._path += f"/collections/{quote(collection, safe='')}"
         self._url = url
         self._patience_s = patience_s
         self._was_reached = False
-        self._headers = {"content-type": "application/x-ndjson"}
-        if key is not None:
-            self._headers["authorization"] = f"Bearer {key}"
+        self._key = {} if key is None else {"authorization": f"Bearer {key}"}
 
     def __enter__(self) -> Self:
         return self
@@ -61,10 +64,35 @@ class ServiceClient:
         """
         lines = ({"id": document.id, "text": document.text, "metadata": document.metadata} for document in documents)
         body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+        status, answer = self._answered("PUT", "/documents", body, "application/x-ndjson")
+        if status == 200 and isinstance(answer.get("lines"), int):
+            return answer
+        said = str(answer.get("error", "it does not take lines of documents"))
+        if status == 422 and said.startswith("no line could be stored"):
+            raise NothingStoredError(said)
+        raise self._refusal(status, said)
+
+    def search(self, body: Mapping[str, object]) -> dict[str, Any]:
+        """Return the answer to a search.
+
+        Raises: InvalidInput: the service refuses what is asked.  StartError: it cannot be reached or asked.
+        """
+        status, answer = self._answered("POST", "/search", orjson.dumps(body), "application/json")
+        if status == 200 and isinstance(answer.get("results"), list):
+            return answer
+        said = str(answer.get("error", "it does not search documents"))
+        raise InvalidInput(said) if status in {404, 422} else self._refusal(status, said)
+
+    def _refusal(self, status: int, said: str) -> StartError:
+        way_out = "; this command takes its key from CROSSLET_API_KEYS" if status in {401, 403} else ""
+        return StartError(f"{self._url} answered {status}: {said}{way_out}")
+
+    def _answered(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[str, Any]]:
+        """Return status and JSON object of an answer; wait for a service that is full or away for a while."""
         until = time.monotonic() + self._patience_s
         while True:
             try:
-                status, retry_after_s, answer = self._asked(body)
+                status, retry_after_s, answer = self._asked(method, path, body, content_type)
             except (OSError, http.client.HTTPException) as exc:
                 self._connection.close()
                 if not self._was_reached or time.monotonic() > until:
@@ -72,28 +100,20 @@ class ServiceClient:
                 time.sleep(1)
                 continue
             if status not in AGAIN or time.monotonic() + retry_after_s > until:
-                return self._checked(status, answer)
+                break
             time.sleep(retry_after_s)
+        try:
+            fields = loads(answer)
+        except orjson.JSONDecodeError:
+            fields = None
+        if not isinstance(fields, dict):
+            raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
+        return status, fields
 
-    def _asked(self, body: bytes) -> tuple[int, float, bytes]:
-        self._connection.request("PUT", self._path, body, self._headers)
+    def _asked(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, float, bytes]:
+        self._connection.request(method, self._path + path, body, {"content-type": content_type} | self._key)
         response = self._connection.getresponse()
         answer = response.read()
         self._was_reached = True
         given = response.getheader("retry-after", "1")
         return response.status, float(given) if given.isdigit() else 1.0, answer
-
-    def _checked(self, status: int, content: bytes) -> dict[str, Any]:
-        try:
-            answer = loads(content)
-        except orjson.JSONDecodeError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
-        if status == 200 and isinstance(answer.get("lines"), int):
-            return answer
-        said = answer.get("error", "it does not take lines of documents")
-        if status == 422 and str(said).startswith("no line could be stored"):
-            raise NothingStoredError(said)
-        way_out = "; this command takes its key from CROSSLET_API_KEYS" if status in {401, 403} else ""
-        raise StartError(f"{self._url} answered {status}: {said}{way_out}")

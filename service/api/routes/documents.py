@@ -1,6 +1,5 @@
 """PUT, GET, PATCH and DELETE /documents; listing, counting and deleting by filter."""
 
-import asyncio
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -9,12 +8,11 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.types import Message
 
 from service.api.document_writing import split_documents, write_documents
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
-from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers
+from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers, receive_nothing
 from service.api.responses import dump_json, dumped_response, fields_of, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
 from service.api.routes.search import check_facets, counted
@@ -51,15 +49,9 @@ MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limi
 
 async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
     """Store documents while they arrive, a line each; the answer comes after the last."""
-    embedder = Embedder(Request(request.scope, _nothing))
+    embedder = Embedder(Request(request.scope, receive_nothing))  # the upload notices when the client leaves
     report = await Upload(runtime, embedder).run(request.stream())
     return json_response(report.answer, headers=report.headers)
-
-
-async def _nothing() -> Message:
-    """Receive nothing: the upload reads the body, and notices when the client leaves."""
-    await asyncio.Event().wait()
-    raise AssertionError("nobody sets the event")
 
 
 @router.put(

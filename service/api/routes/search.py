@@ -5,6 +5,7 @@ D dims
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,11 +23,12 @@ from service.api.request import (
 )
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
-from service.api.schemas.search import SearchRequest, SearchResponse
+from service.api.schemas.search import AUTO, Prefer, SearchRequest, SearchResponse
 from service.api.search_reranking import candidates, check_rerank, reranked
 from service.documents.document import Vectors
 from service.documents.filters import to_condition
-from service.documents.interface import Match, Passage, Query, ResultOptions
+from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
+from service.documents.language import codes_of, language_of
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.runtime import Runtime
@@ -44,7 +46,8 @@ async def search(
 ) -> Response:
     """The top_k best documents: nearest to the query, in any language, with its words, or both, as `mode` says.
 
-    In place of a query, `vector` is one of the model, and `like` a document's id, which is not found itself.
+    In place of a query, `vector` is one of the model, and `like` a document's id, which is not found itself. Without
+    any of these, all documents that match the filter are listed in the order of `sort`.
 
     How surely the nearest are found is `recall` in `GET /info`.
     """
@@ -52,6 +55,9 @@ async def search(
     _check(body, runtime)
     options = ResultOptions(
         offset=body.offset,
+        limit=body.top_k,
+        group_by=body.group_by,
+        sort=tuple(SortField(field, order == "desc") for by in body.sort for field, order in by.items()),
         min_score=_min_score_of(body, runtime),
         text=bool({"text", "passage"} & {*body.include}),
         metadata="metadata" in body.include,
@@ -60,17 +66,22 @@ async def search(
         timeout_s=runtime.settings.request_timeout_s,
     )
     queries, batch = await _queries_of(body, embedder, runtime)
-    as_json = partial(_as_json, body=body, runtime=runtime, min_score=options.min_score, started_at=started_at)
+    preferred = None
+    if body.prefer is not None:
+        queries, preferred = preferring(body, body.prefer, queries)
+    as_json = partial(
+        _as_json, body=body, runtime=runtime, min_score=options.min_score, preferred=preferred, started_at=started_at
+    )
 
-    def find(top_k: int, options: ResultOptions) -> list[list[Match]]:
+    def find(top_k: int, options: ResultOptions) -> list[Matches]:
         return runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
 
     if not body.rerank:
-        looking_up = runtime.read(lambda: as_json(find(body.offset + body.top_k, options)))
+        looking_up = runtime.read(lambda: as_json(find(depth_of(body), options)))
         answer = await while_connected(request, looking_up)
         return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
     matches = await while_connected(request, runtime.read(find, body.rerank_k, candidates(options)))
-    best = await reranked(body, matches, embedder)
+    best = await reranked(body, matches, embedder, depth=depth_of(body))
     return dumped_response(await runtime.read(as_json, best.matches), headers=best.headers(batch))
 
 
@@ -78,10 +89,16 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
     """Refuse what can be refused before the query costs anything."""
     runtime.collections.of(runtime.collection_name)
     check_facets(body.facets, runtime)
+    limit, wanted, paged = runtime.settings.max_top_k, depth_of(body), body.offset + body.top_k
     if body.rerank:
-        check_rerank(body, runtime)
-    limit, wanted = runtime.settings.max_top_k, body.offset + body.top_k
-    named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {wanted}"
+        check_rerank(body, runtime, wanted=wanted)
+    named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {paged}"
+    if is_filter_alone(body):
+        wanted = body.top_k  # its pages may go on to the last document
+    elif body.sort_k is not None:
+        named = f"sort_k is {wanted}"
+    elif body.sort and body.offset:
+        raise InvalidInput(f"offset is {body.offset}, but only the query's best {wanted} are sorted: send sort_k, too")
     if wanted > limit:
         raise InvalidInput(f"{named}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
     queries, most = len(body.queries or [None]), runtime.settings.max_results
@@ -91,22 +108,45 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         )
     if body.filter:
         to_condition(body.filter)
+    if body.prefer is not None:
+        to_condition({body.prefer.field: body.prefer.value})
+
+
+def is_filter_alone(body: SearchRequest) -> bool:
+    """Return whether there is no query."""
+    return body.query is None and body.queries is None and body.vector is None and body.like is None
+
+
+def depth_of(body: SearchRequest) -> int:
+    """Return how many of the best results are looked for, whatever is sorted, or left out of the page."""
+    if body.sort and not is_filter_alone(body):
+        return body.sort_k or body.top_k
+    return body.offset + body.top_k
 
 
 def _as_json(
-    matches: Sequence[Sequence[Match]],
+    matches: Sequence[Matches],
     *,
     body: SearchRequest,
     runtime: Runtime,
     min_score: float | None,
+    preferred: list[str | None] | None,
     started_at: float,
 ) -> bytes:
     """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
     results = _within_limit(dump_json([_result(match, wanted) for match in of_query]) for of_query in matches)
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
-    others = counted(runtime, body.facets, body.filter) if body.facets else {}
-    others.pop("count", None)
+    others: dict[str, object] = {"total": [of_query.total for of_query in matches]}
+    if not all(of_query.is_counted for of_query in matches):
+        others["total_is"] = "at_least"
+    if preferred is not None:
+        others["preferred"] = preferred
+    if body.queries is None:
+        others |= {name: value[0] for name, value in others.items() if isinstance(value, list)}
+    if body.facets:
+        others |= counted(runtime, body.facets, body.filter)
+        del others["count"]
     if body.min_score == "auto":
         others["min_score"] = min_score
     others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
@@ -141,7 +181,27 @@ def _result(match: Match, wanted: set[str]) -> dict[str, object]:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
     if match.vector_D is not None:
         result["vector"] = match.vector_D
+    if match.group is not None:
+        result |= {"group": match.group.value, "group_size": match.group.size}
     return result
+
+
+def preferring(
+    body: SearchRequest, prefer: Prefer, queries: Sequence[Query]
+) -> tuple[list[Query], list[str | None] | None]:
+    """Return the queries with what they prefer, and their languages, if those decide."""
+    if prefer.value != AUTO:
+        preference = Preference(prefer.field, (prefer.value,), prefer.weight)
+        return [replace(query, prefer=preference) for query in queries], None
+    texts = [body.query] if body.query is not None else body.queries or [""]  # of a vector, `language` is sent
+    languages = [body.language or language_of(text) for text in texts]
+    preferred = [
+        query
+        if language is None
+        else replace(query, prefer=Preference(prefer.field, codes_of(language), prefer.weight))
+        for query, language in zip(queries, languages, strict=True)
+    ]
+    return preferred, languages
 
 
 async def _queries_of(
@@ -159,6 +219,8 @@ async def _queries_of(
         if vector_D is None:
             raise NotFound("no document has the id that like names")
         return [Query(vector_D, without=body.like)], None
+    if is_filter_alone(body):
+        return [Query()], None
     return await _embedded_queries(body, embedder, runtime)
 
 

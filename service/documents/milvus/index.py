@@ -17,6 +17,7 @@ from service.documents.interface import (
     DocumentIndex,
     Filter,
     Match,
+    Matches,
     MetadataChange,
     PageRequest,
     Query,
@@ -35,7 +36,7 @@ from service.documents.milvus.rows import (
     to_row,
     to_vector,
 )
-from service.documents.search import CHARS_A_NUMBER, check_chars, page_of
+from service.documents.search import CHARS_A_NUMBER, check_chars, is_filter_alone, page_of
 from service.errors import InvalidInput
 
 MAX_ROWS = 16_384  # Milvus' maximum for one answer
@@ -156,11 +157,12 @@ class MilvusIndex(DocumentIndex):
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
-    ) -> list[list[Match]]:
+    ) -> list[Matches]:
         """Of many results, a document deleted before its text was read is left out.
 
         Raises: InvalidInput: `top_k` is more than Milvus gives.
         """
+        _check_known(queries, options)
         vectors_BD = _vectors_of(queries)
         if top_k > MAX_ROWS:
             raise InvalidInput(
@@ -174,12 +176,16 @@ class MilvusIndex(DocumentIndex):
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         hits_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            page_of(self._best(hits, query, top_k + spare, expression)[:top_k], options, score=lambda hit: hit[0])
+            page_of(self._best(hits, query, top_k + spare, expression)[:top_k], options)
             for hits, query in zip(hits_B, queries, strict=True)
         ]
+        if (least := options.min_score) is not None:
+            best_B = [[hit for hit in best if hit[0] >= least] for best in best_B]
         read = self._read({row["id"]: row for best in best_B for _, row in best}, wanted, options)
         return [
-            [Match(score, read[id_][0], vector_D=read[id_][1]) for score, row in best if (id_ := row["id"]) in read]
+            Matches(
+                Match(score, read[id_][0], vector_D=read[id_][1]) for score, row in best if (id_ := row["id"]) in read
+            )
             for best in best_B
         ]
 
@@ -273,3 +279,15 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
     if len(vectors) < len(queries):
         raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
     return np.asarray(vectors, np.float32)
+
+
+def _check_known(queries: Sequence[Query], options: ResultOptions) -> None:
+    """Raises: InvalidInput: something is wanted that Milvus lacks."""
+    if options.group_by is not None:
+        raise embedded_only("results are grouped", "leave group_by out")
+    if options.sort:
+        raise embedded_only("results are sorted", "leave sort out")
+    if any(query.prefer is not None for query in queries):
+        raise embedded_only("documents are preferred", "leave prefer out")
+    if any(map(is_filter_alone, queries)):
+        raise embedded_only("a search has a filter alone", "send a query, or list documents by GET /documents?filter=")

@@ -13,6 +13,8 @@ from service.process.files import PRIVATE, resolved
 
 SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what a lock's file may hold
 
+LOCKS = Path("/proc/locks")
+
 
 def check_lone(path: Path) -> None:
     """Refuse a store that has a second name: SQLite finds its log, and a process its lock, by the name.
@@ -64,6 +66,20 @@ def lock_for_this_process(path: Path) -> FileIO:
         ) from exc
     write_url(lock, "")  # removes that of an earlier service
     return lock
+
+
+def service_url(path: Path) -> str | None:
+    """Return where the service that has the store answers; None: there is none on this machine.
+
+    It takes no lock, which could make a service fail to start.
+    """
+    try:
+        with FileIO(lock_path(path)) as lock:
+            inode = f":{os.fstat(lock.fileno()).st_ino} "
+            held = [line for line in LOCKS.read_text().splitlines() if " FLOCK " in line and inode in line]
+            return _read_url(lock) if held else None  # one that was killed has left its own
+    except OSError:
+        return None
 
 
 def write_url(lock: FileIO, url: str) -> None:

@@ -7,10 +7,11 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ import numpy as np
 import orjson
 
 from service.documents.document import Page, Rows, Span, StoredDocument, Vectors
-from service.documents.filters import FILTERABLE, Condition, Facet, count_values
+from service.documents.filters import FILTERABLE, Condition, Facet, Scalar, comparable, count_values
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.store.catalog import Catalog, snapshots_key
@@ -30,6 +31,10 @@ from service.errors import Damaged, InvalidInput, NotFound, StoreError
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 VECTORS = "SELECT passage, vector, vector_checksum FROM passages"
+LAST = int(np.iinfo(np.int64).max)  # the order key of a document without a value
+MOST_LISTED = 2000  # of so many documents, fields are looked up one by one; of more, all of a field are read
+NARROWER = "send a narrower filter"
+IS_VALUE = "kind NOT IN ('null', 'other')"
 LISTED = "IN (SELECT value FROM json_each(?))"  # SQLite limits how many question marks a query has
 
 
@@ -270,6 +275,59 @@ class Snapshot:
         with self._in_time("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
             return self._numbers(query, self.number, self.number, *condition.values)
 
+    def by_id(self, condition: Condition | None) -> Rows:
+        """Return the rows that match a filter, or all, in the order of their ids."""
+        sql, values = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
+        query = f"{FILTERABLE} SELECT row FROM documents WHERE collection = ? {sql} ORDER BY id"  # noqa: S608 - built from constants
+        with self._in_time("the filter takes", NARROWER):
+            return self._numbers(query, self.number, self.number, *values)
+
+    def order_keys(self, field: str, rows_N: Rows, *, descending: bool = False) -> Rows:
+        """Return numbers that order documents by a field, as `arrangement` says; equal values have equal ones."""
+        few = len(rows_N) <= MOST_LISTED
+        which, value = (f"row {LISTED}", _listed(rows_N.tolist())) if few else ("collection = ?", self.number)
+        query = (
+            f"SELECT row, dense_rank() OVER (ORDER BY kind, value) FROM fields WHERE {which} AND key = ? AND {IS_VALUE}"  # noqa: S608
+        )
+        with self._in_time("sorting and grouping take", NARROWER):
+            ranks = self._numbers(query, value, comparable(field)).reshape(-1, 2)
+        if not len(ranks):
+            return np.full(len(rows_N), LAST)
+        row_V, key_V = ranks.T * np.array([[1], [-1 if descending else 1]])
+        order = np.lexsort((key_V, row_V))
+        row_M, first_M = np.unique(row_V[order], return_index=True)
+        at_N = np.minimum(np.searchsorted(row_M, rows_N), len(row_M) - 1)
+        return np.where(row_M[at_N] == rows_N, key_V[order][first_M][at_N], LAST)
+
+    def first_values(self, field: str, rows: Sequence[int]) -> dict[int, Scalar]:
+        """Return each document's first value of a field, in the order of `order_keys`; without one it is left out."""
+        query = f"SELECT row, kind, value FROM fields WHERE row {LISTED} AND key = ? AND {IS_VALUE}"  # noqa: S608
+        with self._in_time("grouping takes", NARROWER):
+            stored = self._all(f"{query} ORDER BY kind DESC, value DESC", _listed(rows), comparable(field))
+        return {row: (kind, value) for row, kind, value in stored}
+
+    def count_by_first_value(
+        self, field: str, values: Collection[Scalar], condition: Condition | None
+    ) -> dict[Scalar, int]:
+        """Count the documents with each first value that match a filter, or all."""
+        if not values:
+            return {}
+        sql, tested = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
+        listed = ", ".join(["(?, ?)"] * len(values))
+        # `wanted` first: its values are looked up, the others not read.
+        query = f"""
+        {FILTERABLE}, wanted (kind, value) AS (VALUES {listed})
+        SELECT held.kind, held.value, count(*) FROM wanted CROSS JOIN fields AS held
+        ON held.collection = ? AND key = ? AND held.kind = wanted.kind AND held.value = wanted.value
+        WHERE NOT EXISTS (
+            SELECT 1 FROM fields AS other WHERE other.row = held.row AND other.key = held.key AND other.{IS_VALUE}
+            AND (other.kind, other.value) < (held.kind, held.value)
+        ) {sql} GROUP BY 1, 2
+        """  # noqa: S608 - built from constants
+        bound = (self.number, *chain.from_iterable(values), self.number, comparable(field), *tested)
+        with self._in_time("counting groups takes", NARROWER):
+            return {(kind, value): count for kind, value, count in self._all(query, *bound)}
+
     def facet(self, field: str, *, most_values: int, condition: Condition | None = None) -> Facet:
         """Count the documents that match a filter by a field's values."""
         with self._in_time("the facets and their filter take", "send fewer facets, or a narrower filter"):
@@ -360,7 +418,7 @@ class Snapshot:
         return self._connection.execute(query, values).fetchall()
 
     def _numbers(self, query: str, *values: object) -> Rows:
-        return np.fromiter((number for (number,) in self._connection.execute(query, values)), np.int64)
+        return np.fromiter(chain.from_iterable(self._connection.execute(query, values)), np.int64)
 
     def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
         for number, vector, expected in stored:

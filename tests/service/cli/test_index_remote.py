@@ -120,6 +120,36 @@ def test_refused_batch_does_not_end_the_load(service: httpx.Client, crosslet: Cr
     assert error[-1].startswith(f"crosslet: {BATCH_DOCUMENTS} documents were not stored; earlier versions of them stay")
 
 
+@pytest.mark.parametrize("collection", ["default", "shop"])
+def test_search_asks_the_service_that_has_the_store(
+    service: httpx.Client, beside: str, crosslet: Crosslet, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = {"id": f"{collection}/found", "text": "guten abend", "metadata": {"price": 1}}
+    service.put(f"/collections/{collection}/documents", json={"documents": [document]}).raise_for_status()
+    wanted = ["guten abend", "--collection", collection, "--filter", '{"price": 1}', "--sort", "price"]
+    alone = crosslet("search", *wanted, "--url", beside)
+    with monkeypatch.context() as without_model:  # only the service has it
+        without_model.setenv("CROSSLET_MODEL", "/nothing")
+        assert crosslet("search", *wanted) == alone
+    (line,) = alone.out.splitlines()
+    assert {key: value for key, value in json.loads(line).items() if key != "score"} == document
+    monkeypatch.setenv("CROSSLET_API_KEYS", "another")
+    printed = crosslet("search", *wanted)
+    assert printed.out == alone.out
+    assert printed.err.startswith(f"crosslet: {beside} answered 401: ")
+    assert "without it" in printed.err
+    assert "answered 401" in crosslet("search", *wanted, "--url", beside, status=2).err
+
+
+def test_search_through_a_service_passes_refusals_on(beside: str, crosslet: Crosslet) -> None:
+    for options, words in (
+        (["--collection", "none"], "there is no collection none"),
+        (["--filter", '{"x": {"like": 1}}'], "a field's operators"),
+        (["--top-k", "5000"], "CROSSLET_MAX_TOP_K"),
+    ):
+        assert words in crosslet("search", "hallo", *options, status=2).err
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [

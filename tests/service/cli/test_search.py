@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,3 +97,29 @@ def test_a_query_without_a_visible_character_is_refused(crosslet: Crosslet, tmp_
     in_modes = [["search", query, "--mode", mode] for mode in ("dense", "keywords", "hybrid")]
     for command in (*in_modes, ["rerank", query, str(lines)]):
         assert complaint in crosslet(*command, status=2).err
+
+
+def test_a_search_takes_what_the_route_takes(crosslet: Crosslet) -> None:
+    put([Document(str(n), text, {"g": n // 2, "price": 9 - n, "lang": "de"}) for n, text in enumerate(TEXTS[:6])])
+
+    def lines(*arguments: object) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in crosslet("search", *arguments).out.splitlines()]
+
+    assert [one["id"] for one in lines("--sort", "price")] == ["5", "4", "3", "2", "1", "0"]
+    assert [one["id"] for one in lines("--sort", "g:desc,price", "--top-k", "2", "--offset", "1")] == ["4", "3"]
+    grouped = lines(TEXTS[1], "--group-by", "g", "--facets", "lang", "--include", "metadata", "--mode", "dense")
+    assert grouped[-1] == {"facets": {"lang": {"de": 6}}}
+    assert grouped[0] == {"id": "1", "score": grouped[0]["score"], "metadata": {"g": 0, "price": 8, "lang": "de"}} | {
+        "group": 0,
+        "group_size": 2,
+    }
+    assert sorted(one["group"] for one in grouped[:-1]) == [0, 1, 2]
+    prefer = '{"field": "price", "value": 4, "weight": 1}'
+    assert lines("hallo", "--prefer", prefer, "--top-k", "1")[0]["id"] == "5"
+    liked = [one["price"] for one in (one["metadata"] for one in lines("--like", "1", "--sort", "price"))]
+    assert liked == sorted(liked) == [4, 5, 6, 7, 9]
+    refused = crosslet("search", "a", "--top-k", "9", "--offset", "2", "--sort", "price", status=2).err
+    assert "only the query's best 9 are sorted: send sort_k, too" in refused
+    assert "one of the four; or none, but a filter or sort" in crosslet("search", status=2).err
+    table = on_a_terminal("search", "--sort", "price", "--group-by", "g", columns=100).screen
+    assert table.splitlines()[0].split() == ["id", "group", "size", "metadata", "text"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from service.cli import main as cli
 from service.document_index import load_collection
 from service.documents.document import Document
-from service.documents.interface import DocumentIndex, Query
+from service.documents.interface import DocumentIndex, Preference, Query, ResultOptions, SortField
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
@@ -112,6 +112,10 @@ def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
         search_one(index, EAST, top_k=16_385)
 
 
+def searched(index: DocumentIndex, query: Query, **options: Any) -> object:
+    return index.search_all([query], top_k=5, options=ResultOptions(**options))
+
+
 @pytest.mark.parametrize(
     ("use", "way_out"),
     [
@@ -123,6 +127,10 @@ def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
         (lambda index: read_page(index, truncated=True), "leave truncated out"),
         (lambda index: index.counts(["lang"], most_values=2), "leave facets out"),
         (lambda index: index.is_chunked(True), "leave chunk out"),
+        (lambda index: index.search_all([Query()], top_k=5), "send a query"),
+        (lambda index: searched(index, Query(EAST), group_by="lang"), "leave group_by out"),
+        (lambda index: searched(index, Query(EAST), sort=(SortField("price"),)), "leave sort out"),
+        (lambda index: searched(index, Query(EAST, prefer=Preference("lang", ("de",), 0.1))), "leave prefer out"),
         (lambda index: count(index, {"not": {"x": {"contains": "a"}}}), "compare whole values"),
     ],
 )

@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.documents.language import LATIN, codes_of, language_of
+
+QUESTIONS = {
+    "ar": "كيف أعيد تعيين كلمة المرور؟",
+    "cs": "Jak si mohu obnovit heslo?",
+    "de": "Wie kann ich mein Passwort zurücksetzen?",
+    "en": "How do I reset my password?",
+    "es": "¿Cómo puedo restablecer mi contraseña?",
+    "fr": "Comment réinitialiser mon mot de passe ?",
+    "hi": "मैं अपना पासवर्ड कैसे बदलूँ?",
+    "id": "Bagaimana cara mengatur ulang kata sandi saya?",
+    "it": "Come posso reimpostare la mia password?",
+    "ja": "パスワードを再設定するには?",
+    "ko": "비밀번호를 어떻게 재설정하나요?",
+    "nl": "Hoe kan ik mijn wachtwoord opnieuw instellen?",
+    "pl": "Jak mogę zresetować moje hasło?",
+    "pt": "Como posso redefinir a minha senha?",
+    "ru": "Как мне сбросить пароль?",
+    "tr": "Şifremi nasıl sıfırlayabilirim?",
+    "vi": "Làm thế nào để đặt lại mật khẩu?",
+    "zh": "如何重置我的密码？",
+    "zh_Hant": "如何重設我的密碼？",
+}
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_a_question_in_each_language_is_told(language: str) -> None:
+    assert language_of(QUESTIONS[language]) == language
+    assert language_of(QUESTIONS[language].upper()) == language
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4711", "WK-1702", "?!", "🙂", "پسورد را چگونه عوض کنم؟", "Як скинути пароль і їх?"]
+)
+def test_unsure_is_no_language(text: str) -> None:
+    assert language_of(text) is None
+
+
+def test_a_foreign_name_changes_nothing() -> None:
+    assert language_of("iPhone 15 Pro Max の充電方法") == "ja"
+    assert language_of("Wie komme ich vom Flughafen nach 東京?") == "de"
+
+
+def test_chinese_documents_have_several_codes() -> None:
+    assert codes_of("de") == ("de",)
+    assert {"zh-TW", "zh"} <= {*codes_of("zh_Hant")}
+    assert "zh_Hant" not in codes_of("zh")
+
+
+@given(st.text())
+def test_any_text_has_a_known_language_or_none(text: str) -> None:
+    assert language_of(text) in {*QUESTIONS, None}
+    assert {*LATIN} < {*QUESTIONS}
