@@ -21,8 +21,8 @@ from training.system.files import is_path, write_json_atomically
 if TYPE_CHECKING:
     from service.blending import Weight
 
-KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "passages", "rerank")
-DEFAULT_KINDS = KINDS[:-2]  # the last two take minutes
+KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "typing", "passages", "rerank")
+DEFAULT_KINDS = KINDS[:-3]  # the last take minutes
 DEV_PASSAGES = "_passages_dev_"  # in the name of a metric that is not to be reported
 
 
@@ -102,14 +102,14 @@ def evaluate_parser() -> argparse.ArgumentParser:
         type=Path,
         default=BUNDLED,
         metavar="DIR",
-        help="folder with evaluation sets, in it or in DIR/eval; default: the bundled search set",
+        help="folder with evaluation sets, in it or in DIR/eval; default: the bundled sets of searches",
     )
     parser.add_argument(
         "--sets",
         type=_kinds,
         default=DEFAULT_KINDS,
         metavar="KINDS",
-        help=f"any of {','.join(KINDS)}, or all; default: all but passages and rerank",
+        help=f"any of {','.join(KINDS)}, or all; default: all but typing, passages and rerank",
     )
     parser.add_argument(
         "--languages", type=_names, help="score only these and English, e.g. de,fr; default: the model's, or all"

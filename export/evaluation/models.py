@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from service.blending import Weight, with_reranker
-from service.documents.document import Document
 from service.errors import ArtifactError
 from service.model.artifact import MANIFEST_FILE, load_manifest
 from service.model.encoder import load_encoder
@@ -59,7 +58,7 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
         max_length=manifest.max_length,
         parameters=manifest.parameters,
         framework="ONNX",
-        split=lambda text: Document("", text, {}, encoder.splitter.split(text)).parts,
+        split=encoder.splitter.split,
     )
 
 

@@ -5,13 +5,15 @@ Shapes: D dims, N documents, P passages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from service.documents.document import Document
+from training.evaluation.encoders import Split
 from training.evaluation.report import MetricScores, with_average
 from training.evaluation.vectors import Encode, unit_rows
 from training.reranking.collection import Collection
@@ -29,9 +31,9 @@ def halves(folder: Path, collection: Collection) -> dict[str, Collection]:
     return {"_test": collection.with_questions(questions[1::2]), "_dev": collection.with_questions(questions[::2])}
 
 
-def best_passage_scorer(encode_query: Encode, encode_document: Encode, split: Callable[[str], list[str]]) -> Scorer:
-    """Scores a document by the highest cosine of its passages. split: a document -> its passages."""
-    split_once = cache(split)
+def best_passage_scorer(encode_query: Encode, encode_document: Encode, split: Split) -> Scorer:
+    """Scores a document by the highest cosine of its passages."""
+    split_once = cache(lambda text: Document("", text, {}, split(text)).parts)
 
     def score(ranking_set: RankingSet) -> QueryScores:
         passages_N = [split_once(text) for text in ranking_set.passages]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, 
 from export.evaluation.models import is_served_reranker, load_model, probabilities, served_reranker, two_stage_scorer
 from export.evaluation.passages import best_passage_scorer, evaluate_passages, halves
 from export.evaluation.search import evaluate_search
+from export.evaluation.typed_queries import evaluate_typing, read_typed
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, Failure, evaluate_bitext, find_bitext, worst_failures
+from training.evaluation.encoders import Split
 from training.evaluation.lines import find_file, folders_under
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import MetricScores, with_average
@@ -66,7 +68,7 @@ class Encoders:
     text: Encode
     query: Encode
     document: Encode
-    split: Callable[[str], list[str]] | None
+    split: Split | None
 
 
 def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]:
@@ -125,12 +127,12 @@ def evaluate_folder(
     *,
     query: Encode | None = None,
     document: Encode | None = None,
-    split: Callable[[str], list[str]] | None = None,
+    split: Split | None = None,
 ) -> MetricScores:
     """Score every chosen set below `data`/eval, or below `data` if it has no `eval`. A set is named by its path.
 
     Args:   query, document: encoders for retrieval and search; None: `encode`.
-            split: a document -> its passages as served; None: documents are scored whole only.
+            split: as `Model` has it; None: documents are scored whole only.
     Raises: EvaluationError: there is no such folder, no set in it, or a line of a set is malformed.
     """
     once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
@@ -252,6 +254,14 @@ def _passages(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     }
 
 
+def _typing(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
+    typed = read_typed(folder)
+    if typed is None:
+        return {}
+    chosen = replace(typed, queries=[query for query in typed.queries if choice.allows([query.language])])
+    return evaluate_typing(encoders.query, encoders.document, encoders.split, chosen) if chosen.queries else {}
+
+
 def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     own = BiEncoderScorer(encoders.query, encoders.document)
     return rerank_scores({"": own, "_bm25": bm25}, folder, choice)
@@ -282,6 +292,7 @@ SCORE_KIND: dict[str, Callable[[Encoders, Path, Choice], MetricScores]] = {
     "mining": _mining,
     "retrieval": _retrieval,
     "search": _search,
+    "typing": _typing,
     "passages": _passages,
     "rerank": _rerank,
 }

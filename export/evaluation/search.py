@@ -48,7 +48,7 @@ class Answered:
         rows = [row for row, query in enumerate(queries) if query.document is not None and not query.is_dev]
         if not rows:
             raise EvaluationError("no test query of the search set has an answer")
-        groups = [_groups([getattr(queries[row], name) for row in rows]) for name in ("language", "kind")]
+        groups = [groups_of([getattr(queries[row], name) for row in rows]) for name in ("language", "kind")]
         return cls(np.array(rows), np.array([queries[row].document for row in rows]), *groups)
 
     def ranks(self, score_QN: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -59,7 +59,7 @@ class Answered:
         return rank_A
 
 
-def _groups(names: list[str]) -> Groups:
+def groups_of(names: list[str]) -> Groups:
     """Name -> its rows; "all" has every row."""
     return {
         **{name: np.flatnonzero(np.array(names) == name) for name in sorted(set(names))},
@@ -127,12 +127,12 @@ def _ranking(answered: Answered, score_QN: NDArray[np.float32]) -> dict[str, Val
     """Top-1, top-3 and MRR by language, and top-1 by kind; top-1 with 95 % intervals."""
     rank_A, by_language, by_kind = answered.ranks(score_QN), answered.by_language, answered.by_kind
     return {
-        "_top1": _means(rank_A == 1, by_language),
-        **_intervals(rank_A == 1, by_language, "_top1"),
-        "_top3": _means(rank_A <= 3, by_language),
-        "_mrr": _means(1 / rank_A, by_language),
-        "_top1_by_kind": _means(rank_A == 1, by_kind),
-        **_intervals(rank_A == 1, by_kind, "_top1_by_kind"),
+        "_top1": means(rank_A == 1, by_language),
+        **intervals(rank_A == 1, by_language, "_top1"),
+        "_top3": means(rank_A <= 3, by_language),
+        "_mrr": means(1 / rank_A, by_language),
+        "_top1_by_kind": means(rank_A == 1, by_kind),
+        **intervals(rank_A == 1, by_kind, "_top1_by_kind"),
         "_queries": {name: float(len(rows)) for name, rows in by_language.items()},
     }
 
@@ -141,8 +141,8 @@ def _top1(answered: Answered, score_QN: NDArray[np.floating], name: str) -> dict
     """Top-1 of another ranking, by language and by kind."""
     is_first_A = answered.ranks(score_QN) == 1
     return {
-        f"_top1{name}": _means(is_first_A, answered.by_language),
-        f"_top1_by_kind{name}": _means(is_first_A, answered.by_kind),
+        f"_top1{name}": means(is_first_A, answered.by_language),
+        f"_top1_by_kind{name}": means(is_first_A, answered.by_kind),
     }
 
 
@@ -156,9 +156,9 @@ def _hybrid(answered: Answered, cosine_QN: NDArray[np.float32], keyword_QN: NDAr
         **_top1(answered, keyword_QN, "_keywords"),
         **_top1(answered, hybrid_QN, "_hybrid"),
         **_top1(answered, fused_QN, "_rrf"),
-        **_intervals(is_first_A, answered.by_kind, "_top1_by_kind_hybrid"),
-        "_hybrid_gain": _means(gain_A, answered.by_kind),
-        **_intervals(gain_A, answered.by_kind, "_hybrid_gain"),
+        **intervals(is_first_A, answered.by_kind, "_top1_by_kind_hybrid"),
+        "_hybrid_gain": means(gain_A, answered.by_kind),
+        **intervals(gain_A, answered.by_kind, "_hybrid_gain"),
     }
 
 
@@ -169,11 +169,12 @@ def _reciprocal_ranks(score_QN: NDArray[np.floating]) -> NDArray[np.float64]:
     return reciprocal_QN
 
 
-def _means(value_A: NDArray[np.generic], groups: Groups) -> Values:
+def means(value_A: NDArray[np.generic], groups: Groups) -> Values:
+    """The mean of each group, x 100."""
     return {name: round(100 * float(value_A[rows].astype(float).mean()), 1) for name, rows in groups.items()}
 
 
-def _intervals(value_A: NDArray[np.generic], groups: Groups, name: str) -> dict[str, Values]:
+def intervals(value_A: NDArray[np.generic], groups: Groups, name: str) -> dict[str, Values]:
     """Bootstrap: the bounds of the mean in 95 of 100 resamples of the queries."""
     generator = np.random.default_rng(0)
     low, high = {}, {}
@@ -217,7 +218,7 @@ def _thresholds(score_QN: NDArray[np.float32], search_set: SearchSet) -> dict[st
     if everywhere is None:
         return {}
     scores: dict[str, Values] = {"_min_score": {}, "_kept": {}, "_refused": {}, "_auc": {}}
-    for language, rows in _groups([query.language for query in search_set.queries]).items():
+    for language, rows in groups_of([query.language for query in search_set.queries]).items():
         dev, test = rows[is_dev_Q[rows]], rows[~is_dev_Q[rows]]
         positive, negative = best_Q[test[has_answer_Q[test]]], best_Q[test[~has_answer_Q[test]]]
         if not len(positive) or not len(negative):

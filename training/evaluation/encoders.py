@@ -32,13 +32,15 @@ WHITE_SPACE = (
     "\u2028\u2029\u202f\u205f\u3000\u200b\u200e\u200f\u2060\ufeff"
 )
 
+Split = Callable[[str], tuple[tuple[int, int], ...]]
+
 
 @dataclass(frozen=True)
 class Model:
     """An encoder and its properties.
 
     encode: applies the default prompt, if there is one.  encode_query, encode_document: apply the search prompts.
-    split: gives a document's passages as served; None: only an artifact is served.
+    split: gives the start and stop of a document's passages as served, none if it is in one; None: no artifact.
     """
 
     encode: Encode
@@ -51,7 +53,7 @@ class Model:
     max_length: int | None  # tokens
     parameters: int
     framework: Literal["ONNX", "Sentence Transformers"]
-    split: Callable[[str], list[str]] | None = None
+    split: Split | None = None
 
 
 LoadModel = Callable[[str], Model]
