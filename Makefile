@@ -6,6 +6,7 @@ TORCH  ?= cpu# cpu | cuda: the build of torch in the development environment
 ARGS   ?=# passed on to the command
 DATA   ?= data# of `make model`: folder with parallel/ and eval/
 OUT    ?= runs/crosslet-mini# of `make model`
+TERMS  ?=# of `make model`: licences of its text ("permissive share-alike"); empty: the configuration's
 
 NEWEST  := 3.13# newest Python of the development locks; the service alone also runs on newer ones
 SERVICE := .venv
@@ -47,7 +48,9 @@ train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --ou
 	$(TRAIN) $(ARGS)
 
 model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DATA=DIR OUT=DIR; takes hours, resumes when run again
-	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
+	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)/sentences" $(if $(TERMS),--terms $(TERMS))
+	$(TRAIN) --config training/configs/passages.yaml --data "$(DATA)" --out "$(OUT)" \
+		--continue-from "$(OUT)/sentences/final/checkpoint"
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
 		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
 

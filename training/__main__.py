@@ -8,12 +8,13 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import get_args
 
 from safetensors import SafetensorError
 
 from training.config.parsing import build, read_yaml
-from training.config.run import RunConfig, load_config
-from training.corpora.catalog import check_terms
+from training.config.run import RunConfig, Terms, load_config
+from training.corpora.catalog import check_terms, within_terms
 from training.corpora.fetch import ensure_sources
 from training.errors import ConfigError, PeerError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
@@ -61,6 +62,9 @@ def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_mod
     parser.add_argument("--data", type=Path, help="folder with parallel/<source>/en-<lang>.* and eval/ (data)")
     parser.add_argument("--base", metavar="MODEL", help="the encoder to start from, in place of the configuration's")
     parser.add_argument("--continue-from", metavar="DIR", help="the checkpoint to train further, likewise")
+    parser.add_argument(
+        "--terms", nargs="+", choices=get_args(Terms), help="leave out text under other licences, by the catalogue"
+    )
     parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name>)")
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
@@ -98,6 +102,8 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
     if is_reranker(read_yaml(options.config)):
         if options.pairs:
             raise ConfigError(f"{options.config} trains a re-ranker, from questions; --pairs distils an encoder")
+        if options.terms:
+            raise ConfigError(f"{options.config} lists its text itself: set `terms` there instead of --terms")
         options.data = options.data or DATA
         run_rerank_job(options, load_model)
         return
@@ -105,6 +111,7 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
     models = {"base": options.base, "continue_from": options.continue_from}
     given = {name: model for name, model in models.items() if model}
     config = build(RunConfig, config.model_dump() | given, where=options.config.name) if given else config
+    config = within_terms(config, options.terms) if options.terms else config
     check_machine(config)
     pairs = options.pairs and read_own_pairs(options.pairs, options.languages)
     out = options.out or Path("runs") / (config.name or (options.pairs or options.config).name.partition(".")[0])

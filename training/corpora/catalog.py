@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import Terms
+from training.config.run import RunConfig, Terms
 from training.errors import ConfigError
 
 
@@ -79,3 +79,14 @@ def check_terms(allowed: list[Terms] | None, trained_on: Mapping[str, Iterable[s
                     f"{place} has {name!r}, whose terms are {known[name].terms} ({known[name].licence}); terms "
                     f"allows {', '.join(allowed)}"
                 )
+
+
+def within_terms(config: RunConfig, allowed: list[Terms]) -> RunConfig:
+    """Return the configuration without its sources under other terms, or not in the catalogue."""
+    known = load_catalog()
+    values = config.model_dump()
+    for sources in (values["corpus"]["sources"], values["passages"]["sets"]):
+        for name in [name for name in sources if name not in known or known[name].terms not in allowed]:
+            del sources[name]
+    values["corpus"]["terms"] = allowed
+    return build(RunConfig, values, where=f"terms {', '.join(allowed)}")

@@ -5,7 +5,7 @@ import pytest
 
 from training.config.parsing import build, read_yaml
 from training.config.run import RunConfig, load_config
-from training.corpora.catalog import check_terms, load_catalog
+from training.corpora.catalog import check_terms, load_catalog, within_terms
 from training.errors import ConfigError
 from training.reranking.config import RerankConfig, is_reranker, load_rerank_config
 
@@ -69,6 +69,18 @@ def test_committed_configurations_keep_to_their_terms() -> None:
         settings = load_rerank_config(path) if is_reranker(read_yaml(path)) else load_config(path)
         check(settings)
         assert (settings.terms if isinstance(settings, RerankConfig) else settings.corpus.terms) == FREE
+
+
+def test_other_terms_are_left_out_on_request() -> None:
+    whole = load_config(CONFIGS / "default.yaml")
+    free = within_terms(whole, FREE)
+    check(free)
+    known = load_catalog()
+    left_out = {known[name].terms for name in set(whole.corpus.sources) - set(free.corpus.sources)}
+    assert left_out == {"copyleft"}
+    assert free.corpus.terms == FREE
+    mixed = config("tico19", "my own", questions=("arcd", "poquad_part"), terms=None)
+    assert within_terms(mixed, FREE) == config("tico19")
 
 
 def test_committed_configurations_train_on_no_measured_set() -> None:
