@@ -32,6 +32,7 @@ def write_summary(run: Run, folder: Path) -> None:
         if (path := run.out / f"{model}-scores" / "scores.json").exists()
     }
     final = scores[last]
+    questions = Questions.load(run.out / "questions") if "passages" in config.stages else None
     summary = {
         "name": config.name,
         "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
@@ -41,8 +42,12 @@ def write_summary(run: Run, folder: Path) -> None:
         "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
-        "data": data_sources(pairs_by_source(run), sources_before(run)),
-        "calibration_texts": calibration_texts(run.corpus),
+        "data": data_sources(
+            {source: run.corpus.count([source]) for source in run.corpus.sources}
+            | (questions.counts if questions else {}),
+            sources_before(run),
+        ),
+        "calibration_texts": calibration_texts(run.corpus) + (asked_texts(questions) if questions else []),
         "parity_texts": parity_texts(run.corpus),
         "sts_gate": sts_gate(run.scored, config.languages),
     }
@@ -83,12 +88,6 @@ def weaknesses(scores: MetricScores, start: MetricScores | None) -> list[str]:
             if (worse := [name for name, score in values.items() if score < start.get(metric, {}).get(name, score)])
         ]
     return sentences
-
-
-def pairs_by_source(run: Run) -> dict[str, int]:
-    """Pairs of the corpus, and questions of stage 5, of each source."""
-    counts = {source: run.corpus.count([source]) for source in run.corpus.sources}
-    return counts | (Questions.load(run.out / "questions").counts if "passages" in run.config.stages else {})
 
 
 def sources_before(run: Run) -> list[dict[str, Any]]:
@@ -133,6 +132,15 @@ def calibration_texts(corpus: Corpus) -> list[str]:
             chosen += [corpus.texts[corpus.other[index]] for index in spread]
             chosen += [corpus.texts[corpus.english[index]] for index in spread[:: len(corpus.languages)]]
     return list(dict.fromkeys(chosen))
+
+
+def asked_texts(questions: Questions) -> list[str]:
+    """Evenly spaced questions of every language, and the passages that answer them."""
+    chosen: list[int] = []
+    for rows in questions.rows(held_out=False).values():
+        spread = rows[np.linspace(0, len(rows) - 1, CALIBRATION_TEXTS).astype(int)]
+        chosen += [*questions.question_Q[spread], *questions.passage_Q[spread]]
+    return [questions.texts[text] for text in dict.fromkeys(chosen)]
 
 
 def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:

@@ -12,7 +12,10 @@ from training.config.run import load_config
 from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
+from training.passages.questions import Questions
 from training.pipeline.summary import (
+    CALIBRATION_TEXTS,
+    asked_texts,
     calibration_texts,
     data_sources,
     pairs_seen,
@@ -58,6 +61,17 @@ def test_calibration_texts_are_of_every_language_and_english(corpus: Corpus) -> 
     for code in range(len(corpus.languages)):
         pairs = np.flatnonzero(corpus.language_code == code)
         assert {corpus.texts[corpus.other[index]] for index in pairs} & set(texts)
+
+
+def test_calibration_has_questions_and_passages_of_each_language() -> None:
+    texts = [f"text {number}" for number in range(1000)]
+    asked, passages = np.arange(500, dtype=np.int32), np.arange(500, 1000, dtype=np.int32)
+    language, held_out = np.arange(500) % 2, np.arange(500) % 10 == 0
+    chosen = asked_texts(Questions(texts, ["ar", "de"], asked, passages, language, held_out, {}))
+    assert len(chosen) == len(set(chosen)) == 2 * 2 * CALIBRATION_TEXTS
+    taken = {int(text.split()[1]) % 500 for text in chosen}
+    assert not held_out[list(taken)].any()
+    assert {0, 1} == set(language[list(taken)])
 
 
 def test_there_are_parity_texts_in_every_language(corpus: Corpus) -> None:
