@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.training.files import write
-from training.passages.dev import DevSets
+from training.passages.dev import MOST_QUESTIONS, DevSets
 from training.passages.questions import Questions
 
 TOWNS = ("Ulm", "Graz", "Linz")
@@ -38,6 +38,17 @@ def test_dev_takes_held_out_questions_and_even_places(dev: DevSets) -> None:
     assert [ranking_set.queries for name, ranking_set in dev.passages.items() if "xquad" in name] == 2 * [
         ["where is Ulm", "where is Graz"]
     ]
+
+
+def test_dev_takes_so_many_questions_over_their_passages() -> None:
+    count, few = 10 * MOST_QUESTIONS, MOST_QUESTIONS
+    texts = [f"{kind} {number}" for kind in ("question", "passage") for number in range(count)]
+    asked = np.arange(count, dtype=np.int32)
+    every = Questions(texts, ["en"], asked, count + asked, np.zeros(count, int), np.ones(count, bool), {})
+    chosen = DevSets.read(every, Path("none")).passages["held-out en"]
+    assert (len(chosen), len(chosen.passages)) == (few, few)
+    for query, answer in zip(chosen.queries, chosen.positives, strict=True):
+        assert [chosen.passages[row] for row in answer] == [query.replace("question", "passage")]
 
 
 def test_each_kind_counts_alike(dev: DevSets) -> None:
