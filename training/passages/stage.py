@@ -6,6 +6,7 @@ Shapes: K texts to keep, D dims.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from training.vocabulary.tokens import TokenStore, build_token_store
 
 logger = logging.getLogger(__name__)
 KEPT_FILE = "kept.npz"
+TIE = 0.1  # points on dev: of strengths as near to the best as this, the least is kept
 
 
 def question_steps(run: Run) -> list[Step]:
@@ -121,12 +123,18 @@ def teach_passages(run: Run, folder: Path) -> None:
             move_weights(model, before, after, strength)
             judged[strength] = dev.judged(encode, similarity)
             logger.info("passages, %g of the way: %s", strength, judged[strength])
-        best = max(judged, key=lambda strength: judged[strength]["mean"])
+        best = least_of_best({strength: scores["mean"] for strength, scores in judged.items()})
         move_weights(model, before, after, best)
         write_json_atomically(folder / "strengths.json", {"kept": best, "judged": judged})
         run.save(model, folder)
 
     on_main_process(keep_best)
+
+
+def least_of_best(score_of: Mapping[float, float]) -> float:
+    """Return the smallest strength whose score is within `TIE` of the best: it loses least elsewhere."""
+    best = max(score_of.values())
+    return min(strength for strength, score in score_of.items() if score >= best - TIE)
 
 
 def lengthened(run: Run, model: SentenceEncoder) -> SentenceEncoder:

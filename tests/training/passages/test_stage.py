@@ -12,6 +12,7 @@ from tests.vocabularies import bpe
 from training.__main__ import main
 from training.models.encoder import CrossletConfig, CrossletEncoder, lengthen_positions, shape_of, word_table
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.passages.stage import TIE, least_of_best
 from training.vocabulary.tokenizer import wrap_tokenizer
 
 PLACES = ("Ulm", "Bonn", "Graz", "Linz", "Bern", "Kiel", "Gent", "Brno", "Lodz", "Riga", "Oslo", "Turku")
@@ -79,13 +80,19 @@ def test_the_model_reads_as_many_tokens_as_configured(finished: Path) -> None:
     assert len(model.encoder.body.embeddings.position_embeddings.weight) == 32
 
 
-def test_words_stay_and_the_strength_kept_is_the_best_on_dev(finished: Path) -> None:
+def test_words_stay_and_the_strength_kept_is_among_the_best(finished: Path) -> None:
     models = [load_sentence_encoder(finished / name) for name in ("small", "out/passages/checkpoint")]
     assert torch.equal(*(word_table(model.encoder).weight for model in models))
     record = json.loads((finished / "out/passages/strengths.json").read_text())
     means = {float(strength): scores["mean"] for strength, scores in record["judged"].items()}
     assert set(means) == {0.0, 0.5, 0.75, 1.0}
-    assert means[record["kept"]] == max(means.values())
+    assert means[record["kept"]] >= max(means.values()) - TIE
+
+
+def test_of_nearly_equal_strengths_the_least_is_kept() -> None:
+    assert least_of_best({0.0: 75.6, 0.75: 76.86, 1.0: 76.87}) == 0.75
+    assert least_of_best({0.0: 75.6, 0.75: 76.5, 1.0: 76.87}) == 1.0
+    assert least_of_best({0.0: 75.6, 0.75: 75.6 + TIE / 2}) == 0.0
 
 
 def test_the_card_names_the_sources_of_all_training(finished: Path) -> None:
