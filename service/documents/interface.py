@@ -31,12 +31,14 @@ class Query:
 
     vector_D: of norm 1; None: words alone.  words: the query's text; None: the vector alone.
     without: id of a document to leave out, which the vector is of.
+    typing: whether the last word may go on.
     """
 
     vector_D: Vectors | None = None
     words: str | None = None
     without: str | None = None
     prefer: Preference | None = None
+    typing: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Match:
     dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
     passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
     vector_D: of norm 1, if wanted.  group: if results are grouped.
+    words: terms that were looked for, the rarer the heavier, if wanted.
     """
 
     score: float | None
@@ -86,6 +89,7 @@ class Match:
     vector_D: Vectors | None = None
     group: Group | None = None
     preference: float = 0.0
+    words: Mapping[str, float] | None = None
 
 
 class Matches(list[Match]):
@@ -107,7 +111,8 @@ class ResultOptions:
     min_score: documents with a lower score are left out; what a query prefers does not count.
     group_by: field of which only the best document of each value counts.
     sort: the order of the `top_k` best; without a query of all.
-    text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
+    text, metadata, vector, words: whether to include them.
+    passage: whether to find the best one, which needs the text.
     max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
     way_out: what a message then advises.
     timeout_s: for finding filters, keywords and passages, over all tries; None: no limit.
@@ -122,6 +127,7 @@ class ResultOptions:
     metadata: bool = True
     passage: bool = True
     vector: bool = False
+    words: bool = False
     max_chars: int | None = None
     way_out: str = (
         "send fewer queries, a smaller top_k, or leave text and vector out of include and ask for documents by id"

@@ -25,7 +25,7 @@ from service.documents.document import Rows, Span, StoredDocument, Vectors, mean
 from service.documents.filters import Facet, both, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions
 from service.documents.keywords.index import MAX_POSTINGS, KeywordHits
-from service.documents.keywords.terms import occurring, query_terms
+from service.documents.keywords.terms import occurring
 from service.documents.live_index import LiveIndex
 from service.documents.store.store import Deadline, DocumentStore, Snapshot
 from service.documents.vectors.index import Hits, VectorIndex, candidates
@@ -39,6 +39,7 @@ RETRY_S = 0.0005  # until a reader checks again whether the index has the last c
 TRIES = 5  # while writers go on; then they wait
 LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes some tenths of a second
 CHARS_A_NUMBER = 12  # of a float32 in JSON
+NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), {}, {})
 
 T = TypeVar("T")
 
@@ -212,7 +213,9 @@ class Search:
         self._forget_other_state(snapshot)
         if is_filter_alone(query):
             return self._listed(snapshot, query)
-        by_words = None if query.words is None else snapshot.with_keywords(query.words, self._condition)
+        by_words = (
+            None if query.words is None else snapshot.with_keywords(query.words, self._condition, typing=query.typing)
+        )
         if by_words is None:
             dense = dense or Candidates(())
             hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
@@ -221,12 +224,12 @@ class Search:
             hits = _fuse(snapshot, dense, self._with_words(snapshot, query, by_words), by_words, query.vector_D)
         page = self._arranged(snapshot, hits, query)
         if by_words is None or dense is not None:
-            return Matches(self._read(snapshot, page, query))
+            return Matches(self._read(snapshot, page, query, by_words or NO_WORDS))
         found, least = by_words.rows, self._options.min_score
         if least is not None:
             found = found[by_words.scores >= least]
         field = self._options.group_by
-        matches = Matches(self._read(snapshot, page, query, found))
+        matches = Matches(self._read(snapshot, page, query, by_words, found))
         matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
         matches.is_counted = len(by_words.rows) < MAX_POSTINGS
         return matches
@@ -258,11 +261,13 @@ class Search:
         if options.group_by is not None:
             rows = rows[first_of_groups(snapshot, options.group_by, rows)]
         hits = [Hit(0.0, row) for row in page_of(rows[: self._top_k].tolist(), options)]
-        matches = Matches(self._read(snapshot, hits, query))
+        matches = Matches(self._read(snapshot, hits, query, NO_WORDS))
         matches.total = len(rows)
         return matches
 
-    def _read(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, found: Rows | None = None) -> list[Match]:
+    def _read(
+        self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, by_words: KeywordHits, found: Rows | None = None
+    ) -> list[Match]:
         """Read the documents of hits. Rows that the store lacks, after a failed change of the index, are left out.
 
         found: what groups are counted in; None: all that match.
@@ -283,7 +288,7 @@ class Search:
                 self._vectors[row] = vector_D
         known = [hit for hit in hits if hit.row in self._documents]
         with_passage = options.text and options.passage and not is_filter_alone(query)
-        passages = self._passages(snapshot, known, query) if with_passage else {}
+        passages = self._passages(snapshot, known, query, by_words.terms) if with_passage else {}
         groups = {}
         if options.group_by is not None:
             rows = [hit.row for hit in known]
@@ -298,11 +303,14 @@ class Search:
                 self._vectors.get(hit.row),
                 groups.get(hit.row),
                 hit.preference,
+                by_words.weights if options.words else None,
             )
             for hit in known
         ]
 
-    def _passages(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> dict[int, Passage]:
+    def _passages(
+        self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, terms: Mapping[str, bool]
+    ) -> dict[int, Passage]:
         """Return the best passage of each document that has several. Raises: InvalidInput: the time is up."""
         if not hits or not snapshot.has_own_numbers:
             return {}
@@ -316,8 +324,8 @@ class Search:
             if len(spans) > 1:
                 _, vectors_PD = snapshot.vectors_of_documents([hit.row])
                 has_words = query.vector_D is None or hit.keywords_rank is not None
-                asked = query if has_words else replace(query, words=None)
-                passages[hit.row] = best_passage(self._documents[hit.row].text, spans, vectors_PD, asked)
+                text, wanted = self._documents[hit.row].text, terms if has_words else {}
+                passages[hit.row] = best_passage(text, spans, vectors_PD, query.vector_D, wanted)
         return passages
 
     def _forget_other_state(self, snapshot: Snapshot) -> None:
@@ -446,20 +454,21 @@ def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[
     return order[:top_k]
 
 
-def best_passage(text: str, spans: Sequence[Span], vectors_PD: Vectors, query: Query) -> Passage:
-    """Return the passage nearest to the query's vector, with most of its words, or both; of equal ones the first."""
+def best_passage(
+    text: str, spans: Sequence[Span], vectors_PD: Vectors, vector_D: Vectors | None, terms: Mapping[str, bool]
+) -> Passage:
+    """Return the passage nearest to the query's vector, with most of its terms, or both; of equal ones the first."""
     score_P = np.zeros(len(spans))
-    if query.vector_D is not None:
-        score_P = np.einsum("pd,d->p", vectors_PD, query.vector_D).astype(np.float64)
-    if query.words is not None:
-        score_P = hybrid_score(score_P, _word_shares([text[start:stop] for start, stop in spans], query.words))
+    if vector_D is not None:
+        score_P = np.einsum("pd,d->p", vectors_PD, vector_D).astype(np.float64)
+    if terms:
+        score_P = hybrid_score(score_P, _word_shares([text[start:stop] for start, stop in spans], terms))
     start, stop = spans[int(score_P.argmax())]
     return Passage(text[start:stop], start, stop)
 
 
-def _word_shares(passages: Sequence[str], words: str) -> npt.NDArray[np.float64]:
+def _word_shares(passages: Sequence[str], wanted: Mapping[str, bool]) -> npt.NDArray[np.float64]:
     """(P,) In [0, 1]: how many of the query's terms that occur a passage has; the rarer among them count more."""
-    wanted = query_terms(words)
     terms_P = [occurring(wanted, passage) for passage in passages]
     count = Counter(term for terms in terms_P for term in terms)
     total = sum(1 / times for times in count.values())

@@ -14,7 +14,8 @@ import orjson
 from service.documents.document import Document, Span, named
 from service.documents.filters import FIELD_RULES, fields_of
 from service.documents.ingest import Batch
-from service.documents.keywords.index import KeywordIndex
+from service.documents.keywords.index import KeywordIndex, tables
+from service.documents.keywords.near import SHORTEST_PART_OF_CODE, marked
 from service.documents.keywords.terms import RULES, document_terms
 from service.documents.names import where
 from service.documents.store.catalog import listed
@@ -150,7 +151,8 @@ def keywords_fault(file: StoreFile) -> str | None:
     if file.facts.get("keywords") != RULES:  # made anew at the next start
         return None
     try:
-        if _digest_of_texts(file.connection, file.number) == _digest_of_index(file.connection, file.number):
+        are_those = _digest_of_texts(file.connection, file.number) == _digest_of_index(file.connection, file.number)
+        if are_those and _is_vocabulary_true(file.connection, file.number):
             return None
     except sqlite3.DatabaseError as exc:
         return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
@@ -168,15 +170,35 @@ def _digest_of_texts(connection: sqlite3.Connection, collection: int) -> int:
 
 def _digest_of_index(connection: sqlite3.Connection, collection: int) -> int:
     """Sum over every occurrence in the index and each document's length, in any order."""
-    table = KeywordIndex(connection, collection).table
+    table = tables(collection)[0]
+    total = _digest_of(connection, table)
+    for row, length in connection.execute(f"SELECT id, sz FROM {table}_docsize"):  # noqa: S608 - a number of ours
+        total += _digest(row, str(_varint(length)))
+    return total % MODULUS
+
+
+def _digest_of(connection: sqlite3.Connection, table: str) -> int:
+    """Sum over every occurrence of a term in a table of FTS5."""
     occurrences = f"occurrences_of_{table}"
     connection.execute(
         f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{occurrences} USING fts5vocab(main, {table}, instance)"
     )
-    total = sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {occurrences}"))  # noqa: S608
-    for row, length in connection.execute(f"SELECT id, sz FROM {table}_docsize"):  # noqa: S608 - a number of ours
-        total += _digest(row, str(_varint(length)))
-    return total % MODULUS
+    return sum(_digest(row, term) for row, term in connection.execute(f"SELECT doc, term FROM {occurrences}"))  # noqa: S608
+
+
+def _is_vocabulary_true(connection: sqlite3.Connection, collection: int) -> bool:
+    """Return whether the vocabulary has the terms of the keywords, each with its trigrams."""
+    keywords, vocabulary, trigrams = tables(collection)
+    distinct = f"terms_of_{keywords}"
+    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{distinct} USING fts5vocab(main, {keywords}, row)")
+    used = connection.execute(f"SELECT term FROM {distinct}")  # noqa: S608 - a number of ours
+    expected = sum(_digest(0, term) for (term,) in used if len(term) >= SHORTEST_PART_OF_CODE)
+    total = cut = 0
+    for number, term in connection.execute(f"SELECT number, term FROM {vocabulary}"):  # noqa: S608
+        total += _digest(0, term)
+        whole = marked(term, len(term))
+        cut += sum(_digest(number, part) for part in {whole[at : at + 3] for at in range(len(whole) - 2)})
+    return (total, cut) == (expected, _digest_of(connection, trigrams))
 
 
 def _varint(data: bytes) -> int:

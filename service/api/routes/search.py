@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from service.api.highlights import check_length, highlights
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
 from service.api.request import (
@@ -29,6 +31,7 @@ from service.documents.document import Vectors
 from service.documents.filters import to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
 from service.documents.language import codes_of, language_of
+from service.documents.names import Mode
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.runtime import Runtime
@@ -59,9 +62,10 @@ async def search(
         group_by=body.group_by,
         sort=tuple(SortField(field, order == "desc") for by in body.sort for field, order in by.items()),
         min_score=_min_score_of(body, runtime),
-        text=bool({"text", "passage"} & {*body.include}),
+        text=bool({"text", "passage", "highlights"} & {*body.include}),
         metadata="metadata" in body.include,
         vector="vector" in body.include,
+        words="highlights" in body.include,
         max_chars=MAX_ANSWER_BYTES,
         timeout_s=runtime.settings.request_timeout_s,
     )
@@ -135,6 +139,8 @@ def _as_json(
 ) -> bytes:
     """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
+    if "highlights" in wanted:
+        check_length(chain.from_iterable(matches))
     results = _within_limit(dump_json([_result(match, wanted) for match in of_query]) for of_query in matches)
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
     others: dict[str, object] = {"total": [of_query.total for of_query in matches]}
@@ -179,6 +185,8 @@ def _result(match: Match, wanted: set[str]) -> dict[str, object]:
         result["metadata"] = document.metadata
     if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
+    if "highlights" in wanted:
+        result["highlights"] = highlights(match)
     if match.vector_D is not None:
         result["vector"] = match.vector_D
     if match.group is not None:
@@ -230,13 +238,21 @@ async def _embedded_queries(
     texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
     place, prompts = one_or_listed(name, body.query), runtime.encoder.prompts
     prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
-    mode = body.mode or runtime.settings.default_mode
+    mode = _mode_of(body, runtime)
     embedder.check(texts, name=name, place=place)
     if mode == "keywords":
-        return [Query(words=text) for text in texts], None
+        return [Query(words=text, typing=body.typing) for text in texts], None
     batch = await embedder.compute(texts, prompt=prompt, place=place, space=embedder.document_space)
-    vectors = zip(texts, batch.embeddings, strict=True)
-    return [Query(vector_D, text if mode == "hybrid" else None) for text, vector_D in vectors], batch
+    words = [text if mode == "hybrid" else None for text in texts]
+    asked = zip(batch.embeddings, words, strict=True)
+    return [Query(vector_D, text, typing=body.typing) for vector_D, text in asked], batch
+
+
+def _mode_of(body: SearchRequest, runtime: Runtime) -> Mode:
+    """The mode of a request. Words that are being typed are looked for in any case."""
+    if not body.has_words:
+        return "dense"
+    return body.mode or ("hybrid" if body.typing else runtime.settings.default_mode)
 
 
 def _of_norm_1(numbers: Sequence[float], *, dim: int) -> Vectors:
@@ -258,8 +274,7 @@ def _min_score_of(body: SearchRequest, runtime: Runtime) -> float | None:
     """
     if not isinstance(body.min_score, str):
         return body.min_score
-    mode = "dense" if not body.has_words else body.mode or runtime.settings.default_mode
-    if mode == "keywords":
+    if _mode_of(body, runtime) == "keywords":
         raise InvalidInput("min_score is auto, a threshold for cosines; a search by keywords has none: send a number")
     if runtime.settings.space:
         raise InvalidInput(

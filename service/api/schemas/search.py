@@ -116,6 +116,9 @@ class SearchRequest(Strict):
         "How to find them: by the query's vector, by its words, or by both; default: as CROSSLET_SEARCH_MODE says.",
         "hybrid",
     )
+    typing: Flag = described(
+        "Whether the last word may go on, as while it is typed. Not for mode dense.", default=False
+    )
     min_score: Annotated[Number, Field(ge=-1, le=1)] | Literal["auto"] | None = optional(
         "Leave out documents whose score, before `prefer`, is lower. auto: as the model recommends (`min_scores` in "
         "/info) for `language`, else for all.",
@@ -123,7 +126,7 @@ class SearchRequest(Strict):
         "auto",
     )
     language: str | None = optional("ISO code of the query's language, for min_score and prefer auto.", "de")
-    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage"]] = described(
+    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage", "highlights"]] = described(
         "What to return with each id and score. With its text a document in passages also has its passage.",
         ["text"],
         default=["text", "metadata"],
@@ -149,6 +152,8 @@ class SearchRequest(Strict):
         is_auto = self.prefer is not None and self.prefer.value == AUTO
         if self.language is not None and self.min_score != AUTO and not is_auto:
             raise ValueError("language only chooses what auto of min_score or prefer means; send one, or leave it out")
+        if self.typing and self.mode == "dense":
+            raise ValueError("typing is true, but mode is dense, which looks for no words; send keywords or hybrid")
         if not queries:
             self._check_filter_alone()
         elif not self.has_words:
@@ -157,13 +162,15 @@ class SearchRequest(Strict):
 
     def _check_filter_alone(self) -> None:
         given = {"mode": self.mode, "min_score": self.min_score, "prefer": self.prefer, "sort_k": self.sort_k}
-        given["rerank"] = self.rerank or None
+        given |= {"rerank": self.rerank or None, "typing": self.typing or None}
         if (name := next((name for name, value in given.items() if value is not None), None)) is not None:
             raise ValueError(f"{name} needs a query; send one, or leave {name} out")
 
     def _check_without_words(self, name: str, *, is_auto: bool) -> None:
         if self.mode not in {None, "dense"}:
             raise ValueError(f"mode is {self.mode}, but {name} has no words to look for; leave mode out, or send dense")
+        if self.typing:
+            raise ValueError(f"typing is true, but {name} has no words that may go on; send a query")
         if self.rerank:
             raise ValueError(f"rerank is true, but {name} has no words for the re-ranker; send a query")
         if is_auto and self.language is None:
@@ -190,6 +197,14 @@ class PassageOut(BaseModel):
     end: int = described("Where it ends: text[start:end].", len(GUITAR[1]))
 
 
+class Highlight(BaseModel):
+    """A place in a document's text."""
+
+    start: int = described("Where it begins, in Unicode code points.", 0)
+    end: int = described("Where it ends: text[start:end].", 7)
+    kind: Literal["word", "sentence"] = described("A word that matched, or the sentence with most of them.", "word")
+
+
 class SearchResult(BaseModel):
     """One document that was found."""
 
@@ -207,6 +222,10 @@ class SearchResult(BaseModel):
         {"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])},
     )
     ranks: Ranks | None = optional("Its ranks, if included.", {"dense": 2, "keywords": 1})
+    highlights: list[Highlight] | None = optional(
+        "What matched in its text, or in its passage, if included: at most 100 words, and the best sentence.",
+        [{"start": 0, "end": 7, "kind": "word"}],
+    )
     vector: list[float] | None = optional("Its vector of norm 1, if included.", [0.1, -0.2, 0.05])
     group: str | float | bool | None = optional(
         "Its value of `group_by`; null: it has none, and is a group of its own.", "returns"

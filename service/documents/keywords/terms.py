@@ -9,7 +9,7 @@ names are classes of Lucene (analysis/common); the vocabulary is the model's (tr
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -95,6 +95,7 @@ RULES = f"2-{unicodedata.unidata_version}"  # version of these rules, and of Uni
 MAX_TERM_CHARS = 64  # the end of a longer word is hashed
 MAX_QUERY_TERMS = 256
 MAX_QUERY_CHARS = MAX_QUERY_TERMS * MAX_TERM_CHARS
+MAX_CODE_WORDS = 8  # of a code whose place in a text is found
 _HASH_BYTES = 8
 _DASH, _DOT_OR_SLASH = "\x01", "\x02"  # stand for the separators within a code; folded text has neither
 _SEPARATOR = re.compile(f"[{_DASH}{_DOT_OR_SLASH}]")
@@ -150,18 +151,48 @@ def query_terms(text: str) -> dict[str, bool]:
     return {term: terms[term] for term in chosen}
 
 
+def typed_terms(text: str) -> list[str]:
+    """Return the terms of a query that end where it ends, which may go on: `wk17` and `17` of `WK-17`."""
+    if len(text) > MAX_QUERY_CHARS:
+        return []
+    *_, last = ["", *fold(text).split(" ")]
+    joined = _patterns(is_ascii=False).separator.sub("", last)
+    return [term for term in dict.fromkeys(document_terms(last)) if len(term) > 1 and joined.endswith(term)]
+
+
 def has_digit(term: str) -> bool:
     """Return whether a term is a code, part of one, or a number."""
     return _DIGIT.search(term) is not None
 
 
-def occurring(terms: dict[str, bool], text: str) -> list[str]:
+def occurring(terms: Mapping[str, bool], text: str) -> list[str]:
     """Return the query terms that a text has, as `document_terms` would say, without cutting all of it into terms."""
     folded = fold(text)
     computed = set(_codes(folded)) if any(map(has_digit, terms)) else set()
     if any(len(term) == MAX_TERM_CHARS for term in terms):
         computed |= {_term(word) for _, word in _runs(folded)}
     return [term for term in terms if term in computed or (term in folded and _is_term(term, folded))]
+
+
+def places(folded: str, terms: Collection[str]) -> list[tuple[int, int, str]]:
+    """Return where a folded text has terms, codes of several words included: start, stop and term, by start."""
+    found: list[tuple[int, int, str]] = []
+    words: list[re.Match[str]] = []  # the last ones
+    for run in _patterns(is_ascii=folded.isascii()).run.finditer(folded):
+        if run[1]:
+            for start in range(run.start(), run.end()):
+                term = folded[start : min(start + 2, run.end())]
+                found += [(start, start + len(part), part) for part in (term, term[0]) if part in terms][:1]
+            continue
+        words = [*words[1 - MAX_CODE_WORDS :], run]
+        parts = [word[0] for word in words]
+        joined = ["".join(parts[first:]) for first in range(len(parts))]
+        found += [
+            (word.start(), run.end(), term)
+            for word, term in zip(words, [*joined[:-1], _term(run[0])], strict=True)
+            if term in terms and (word is run or has_digit(term))
+        ]
+    return sorted(found)
 
 
 def _is_term(term: str, folded: str) -> bool:

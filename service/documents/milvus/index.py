@@ -163,6 +163,8 @@ class MilvusIndex(DocumentIndex):
         Raises: InvalidInput: `top_k` is more than Milvus gives.
         """
         _check_known(queries, options)
+        if options.words:
+            raise embedded_only("highlights are of keywords, which are kept", "leave highlights out of include")
         vectors_BD = _vectors_of(queries)
         if top_k > MAX_ROWS:
             raise InvalidInput(
@@ -276,6 +278,8 @@ class MilvusIndex(DocumentIndex):
 def _vectors_of(queries: Sequence[Query]) -> Vectors:
     """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
     vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
+    if any(query.typing for query in queries):
+        raise _embedded_only("typing is for keywords, which are kept", "leave typing out")
     if len(vectors) < len(queries):
         raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
     return np.asarray(vectors, np.float32)

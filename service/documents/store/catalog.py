@@ -77,7 +77,7 @@ class Catalog:
         with self._store.change() as revision:
             for table in TABLES:
                 writer.execute(f"DELETE FROM {table} WHERE collection = ?", (number,))  # noqa: S608 - constants
-            writer.execute(f"DROP TABLE {KeywordIndex(writer, number).table}")
+            KeywordIndex(writer, number).drop()
             writer.execute("DELETE FROM store WHERE key = ?", (snapshots_key(number),))
             commit(writer, revision)
 

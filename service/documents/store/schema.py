@@ -7,7 +7,7 @@ documents    id, text, metadata (JSON), revision of its last change, checksum; w
              of a passage (NULL: unknown)
 passages     vectors (little-endian float32) of the parts of documents, in order; a short document has one passage
 fields       a row for each path in the metadata and each scalar at its end, so that a filter is an index look-up
-keywords_N   terms of the documents of collection N (`service/documents/keywords`)
+keywords_N   terms of the documents of collection N, with vocabulary_N and trigrams_N (`service/documents/keywords`)
 store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords and
              of the fields, snapshots of the index
 """
@@ -21,7 +21,7 @@ from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.names import DEFAULT_NAME
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 DEFAULT = 1  # number of the collection that is always there
 # `schema_check` compares a store with these statements, letter by letter: a change of one needs a new version.
 FIELDS = """

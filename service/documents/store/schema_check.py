@@ -24,7 +24,7 @@ LARGEST_RESTORED = 2**40  # some decades of writes; a restored store needs room 
 LARGEST_DIM = 2**16
 LONGEST_NAME = 80  # characters of a table's name in a message
 SETTINGS = ("chunk", "has_passages")
-KEYWORD_TABLE = re.compile(r"keywords_[0-9]+(_[a-z]+)?")
+KEYWORD_TABLE = re.compile(r"(keywords|vocabulary|trigrams)_[0-9]+(_[a-z]+)?")
 NUMBERED = {"collections": "collection", "documents": "row", "passages": "passage"}  # tables and their numbers
 
 SchemaEntry = tuple[str, str, str, str | None]  # a row of `sqlite_schema`: type, name, table, SQL

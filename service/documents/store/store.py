@@ -335,14 +335,14 @@ class Snapshot:
                 self._connection, field, collection=self.number, most_values=most_values, condition=condition
             )
 
-    def with_keywords(self, query: str, condition: Condition | None = None) -> KeywordHits:
+    def with_keywords(self, query: str, condition: Condition | None = None, *, typing: bool = False) -> KeywordHits:
         """Return the documents that have a term of a query and match the filter, as `KeywordIndex.search` says."""
         keywords = KeywordIndex(self._connection, self.number)
         if not self._store.has_keywords and not keywords.is_temporary:
             keywords.create(schema="temp")  # Read-only and without current keyword tables: build temporary ones.
             keywords.fill()
         with self._in_time("the keywords and their filter take", "send fewer words, or a narrower filter"):
-            return keywords.search(query, condition=condition)
+            return keywords.search(query, condition=condition, typing=typing)
 
     def count_passages(self) -> int:
         """Return the number of passages."""

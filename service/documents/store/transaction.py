@@ -125,6 +125,7 @@ class Transaction:
         self._connection.execute(UPDATE_COLLECTION, values)
         if self._rebuild_keywords:
             self._keywords.fill()
+        self._keywords.flush()
         commit(self._connection, self.revision)
 
     def _upsert_text(self, document: Document) -> int:

@@ -14,6 +14,7 @@ from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.ingest import join_passages, parts_of, vectors_of
 from service.documents.interface import Query, ResultOptions
+from service.documents.keywords.terms import query_terms
 from service.documents.search import best_passage, exact_cosines
 from service.errors import InvalidInput, StorageFull
 from service.offline.repair import verify
@@ -179,8 +180,8 @@ def test_words_outweigh_a_small_difference_of_cosines() -> None:
     vectors_PD = np.array([[0.6, 0.8], [0.5, np.sqrt(0.75)]], np.float32)
     query_D = np.array([1, 0], np.float32)
     spans = ((0, 16), (17, 37))
-    assert best_passage(text, spans, vectors_PD, Query(query_D)).start == 0
-    assert best_passage(text, spans, vectors_PD, Query(query_D, "what is E4?")).start == 17
+    assert best_passage(text, spans, vectors_PD, query_D, {}).start == 0
+    assert best_passage(text, spans, vectors_PD, query_D, query_terms("what is E4?")).start == 17
 
 
 def test_inverted_lists_rank_by_best_passage(reopen: Open) -> None:

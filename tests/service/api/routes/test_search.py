@@ -291,3 +291,71 @@ def test_auto_is_refused_where_nothing_is_recommended(serve: Serve, recommending
     ):
         answer = where.post("/search", json={"query": "a", "min_score": "auto", **body})
         assert_refused(answer, 422, "Validation", words)
+
+
+def marked(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Kind -> the parts of the text that are marked."""
+    kinds: dict[str, list[str]] = {"word": [], "sentence": []}
+    for one in result["highlights"]:
+        kinds[one["kind"]].append(result["text"][one["start"] : one["end"]])
+    return kinds
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "sentence"),
+    [
+        ("where is the wk1702", ["WK-1702"], "It shows error WK-1702."),
+        ("KETLTE", ["Kettle"], "A red Kettle, boiling."),  # two letters swapped
+        ("kett", ["Kettle"], "A red Kettle, boiling."),  # still typed
+        ("茶杯", ["茶杯"], "我买绿茶杯。"),
+    ],
+)
+def test_highlights_mark_words_and_the_best_sentence(
+    client: TestClient, query: str, words: list[str], sentence: str
+) -> None:
+    put(client, {"id": "a", "text": "A red Kettle, boiling. It shows error WK-1702. 我买绿茶杯。"})
+    put(client, *({"id": f"{n}", "text": f"Something else, {n}: where is the pan?"} for n in range(5)))
+    result = search(client, query=query, typing=True, mode="keywords", include=["text", "highlights"])[0]
+    assert marked(result)["sentence"] == [sentence]
+    assert [word for word in marked(result)["word"] if word in sentence] == words
+
+
+def test_highlights_of_a_long_document_are_in_its_passage(client: TestClient) -> None:
+    text = " ".join(f"Sentence {n} speaks of ordinary things." for n in range(60)) + " The kettle boils."
+    put(client, {"id": "long", "text": text}, {"id": "other", "text": "nothing"})
+    (result,) = search(client, query="kettle", mode="keywords", include=["text", "highlights"])
+    assert marked(result) == {"word": ["kettle"], "sentence": ["The kettle boils."]}
+    assert all(result["passage"]["start"] <= one["start"] for one in result["highlights"])
+    (alone,) = search(client, query="kettle", mode="keywords", include=["highlights"])
+    assert alone["highlights"] == result["highlights"]
+
+
+def test_highlights_without_words_are_none(client: TestClient) -> None:
+    put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[8]})
+    assert [one["highlights"] for one in search(client, like="a", include=["highlights"])] == [[]]
+    assert [one["highlights"] for one in search(client, query="xyz", include=["highlights"])] == [[], []]
+
+
+def test_highlights_have_a_limit(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.highlights.MAX_CHARS", 30)
+    put(client, {"id": "a", "text": "kettle " * 3}, {"id": "b", "text": "kettle " * 2})
+    assert len(search(client, query="kettle", top_k=1, include=["highlights"])) == 1
+    refused = client.post("/search", json={"query": "kettle", "include": ["highlights"]})
+    assert_refused(refused, 422, "Validation", "35 characters", "30", "smaller top_k")
+
+
+def test_typing_looks_for_words_that_begin_so(serve: Serve) -> None:
+    client = serve(search_mode="dense")
+    put(client, {"id": "kettle", "text": "waterkettle WK-1702"}, {"id": "other", "text": TEXTS[8]})
+    (result, *_) = search(client, query="the waterk", typing=True, include=["ranks"])
+    assert result == {
+        "id": "kettle",
+        "score": result["score"],
+        "ranks": {"dense": result["ranks"]["dense"], "keywords": 1},
+    }
+    assert [one["id"] for one in search(client, query="wk-17", typing=True, mode="keywords")] == ["kettle"]
+    refused = client.post("/search", json={"query": "a", "typing": True, "mode": "dense"})
+    assert_refused(refused, 422, "Validation", "typing is true, but mode is dense")
+    assert_refused(
+        client.post("/search", json={"like": "other", "typing": True}), 422, "Validation", "like has no words"
+    )

@@ -14,6 +14,7 @@ from service.documents.document import Document
 from service.documents.filters import Condition, to_condition
 from service.documents.keywords import index as keywords_module
 from service.documents.keywords.index import KeywordIndex
+from service.documents.keywords.terms import document_terms
 from service.documents.store.schema import DEFAULT
 from service.documents.store.store import DocumentStore
 from tests.service.documents.oracle import keyword_scores
@@ -62,9 +63,11 @@ def delete(store: DocumentStore, ids: Sequence[str]) -> None:
         transaction.commit()
 
 
-def found(store: DocumentStore, query: str, condition: Condition | None = None) -> dict[str, float]:
+def found(
+    store: DocumentStore, query: str, condition: Condition | None = None, *, typing: bool = False
+) -> dict[str, float]:
     with store.snapshot() as snapshot:
-        hits = snapshot.with_keywords(query, condition)
+        hits = snapshot.with_keywords(query, condition, typing=typing)
         ids = snapshot.ids_of(hits.rows.tolist())
     return {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
 
@@ -97,9 +100,8 @@ def test_scores_are_bm25_by_brute_force_and_filters_only_select(
     assert scores == pytest.approx(expected)
 
 
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(["put", "delete", "fail"]), st.sampled_from("abcd"), st.text(max_size=12)), max_size=12
-)
+CHANGED = st.text(max_size=12) | st.lists(st.sampled_from(["kettle", "kettles", "WK-1702"]), max_size=3).map(" ".join)
+CHANGES = st.lists(st.tuples(st.sampled_from(["put", "delete", "fail"]), st.sampled_from("abcd"), CHANGED), max_size=12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,6 +125,10 @@ def test_keywords_follow_every_change_but_failed_ones(
         for text in texts.values():
             expected = dict(zip(texts, keyword_scores(text, list(texts.values())), strict=True))
             assert found(store, text) == pytest.approx({id_: score for id_, score in expected.items() if score > 0})
+        vocabulary = store.reader().execute("SELECT term FROM vocabulary_1")
+        assert sorted(term for (term,) in vocabulary) == sorted(
+            {term for text in texts.values() for term in document_terms(text) if len(term) > 2}
+        )
     assert faults(folder) == []
 
 
@@ -223,3 +229,124 @@ def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypa
     monkeypatch.setattr(keywords_module, "MAX_POSTINGS", 5)
     assert set(found(store, "common 7")) == {"7"}
     assert len(found(store, "common")) == 5
+
+
+# A word of LANGUAGES' sentences with a slip, or the beginning of one.
+SLIPS = {
+    "ar": "المتسشفى",
+    "cs": "destink",
+    "de": "Strase",
+    "es": "panaderai",
+    "hi": "चाहए",
+    "ru": "нарядилли",
+    "tr": "istnabul",
+}
+BEGINNINGS = {
+    "ar": "المس",
+    "cs": "dest",
+    "de": "gesp",
+    "en": "blen",
+    "hi": "चाह",
+    "ja": "ケト",
+    "ko": "주전",
+    "ru": "наря",
+}
+
+
+def test_words_with_a_slip_find_what_was_meant_in_each_script(store: DocumentStore) -> None:
+    put(store, {language: text for language, (text, _) in LANGUAGES.items()})
+    assert {language: list(found(store, word)) for language, word in SLIPS.items()} == {
+        language: [language] for language in SLIPS
+    }
+
+
+def test_the_last_word_goes_on_while_it_is_typed(store: DocumentStore) -> None:
+    put(store, {language: text for language, (text, _) in LANGUAGES.items()})
+    assert {language: list(found(store, word, typing=True)) for language, word in BEGINNINGS.items()} == {
+        language: [language] for language in BEGINNINGS
+    }
+    assert set(found(store, "gesp", typing=False)) == {"de"}  # no document has it, so it may be a part
+    assert found(store, "ge", typing=True).keys() == {"de"}
+    assert found(store, "ge ", typing=True) == found(store, "ge", typing=False) == {}
+
+
+@pytest.mark.parametrize("typed", ["WK-17", "wk17", "kettle wk-1", "WK/170"])
+def test_codes_go_on_while_they_are_typed(store: DocumentStore, typed: str) -> None:
+    put(store, {"right": "kettle WK-1702", "other": "kettle BX-9930"})
+    scores = found(store, typed, typing=True)
+    assert max(scores, key=lambda id_: scores[id_]) == "right"
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.lists(st.sampled_from(["kett", "kettle", "kettles", "ketchup", "pan"]), min_size=1, max_size=12))
+def test_the_word_itself_goes_before_what_it_may_stand_for(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    with closing(open_store(tmp_path_factory.mktemp("store"))) as store:
+        put(store, {f"{number}": f"{word} " * (1 + number % 3) + "pan " * number for number, word in enumerate(words)})
+        exact, typed = found(store, "kett"), found(store, "kett", typing=True)
+    if "kett" in words:
+        assert {id_: typed[id_] for id_ in exact} == exact
+        assert all(score < min(exact.values()) for id_, score in typed.items() if id_ not in exact)
+    assert typed.keys() == {
+        f"{number}" for number, word in enumerate(words) if word.startswith("ket") and word != "ketchup"
+    }
+    assert all(0 < score < 1 for score in typed.values())
+
+
+def test_other_words_obey_the_filter(store: DocumentStore) -> None:
+    put(store, {"a": "a red kettle"}, {"n": 1})
+    put(store, {"b": "a blue kettle"}, {"n": 2})
+    assert set(found(store, "kettel")) == {"a", "b"}
+    assert set(found(store, "kettel", to_condition({"n": 2}))) == {"b"}
+
+
+def test_a_collection_knows_only_its_own_words(store: DocumentStore) -> None:
+    shop = store.of(store.catalog.create("shop", most=2))
+    put(store, {"a": "kettle"})
+    put(shop, {"b": "kettles"})
+    assert (set(found(store, "kettlse")), set(found(shop, "kettlse"))) == ({"a"}, {"b"})
+    store.catalog.drop(shop.number)
+    tables = store.reader().execute("SELECT name FROM sqlite_schema WHERE name GLOB '*_2*'").fetchall()
+    assert tables == []
+
+
+def test_other_words_have_a_limit_of_their_own(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, {f"{number}": f"kettle {number}" for number in range(9)} | {"rare": "kettles"})
+    monkeypatch.setattr(keywords_module, "MAX_NEAR_POSTINGS", 5)
+    assert set(found(store, "kettlse")) == {"rare"}
+    monkeypatch.setattr(keywords_module, "MAX_NEAR_WORDS", 0)
+    assert found(store, "kettlse") == {}
+
+
+def test_a_large_change_writes_its_words_in_parts(
+    tmp_path: Path, store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keywords_module, "MAX_UNWRITTEN", 3)
+    with store.transaction() as transaction:
+        texts = {"a": "one two three four", "b": "four five six seven", "c": "two six eight nine ten"}
+        transaction.upsert([Document(id_, text, {}) for id_, text in texts.items()], np.tile(EAST, (3, 1)))
+        transaction.delete(transaction.rows_of(["b"]))
+        transaction.upsert([Document("a", "eleven two", {})], EAST[None])
+        transaction.commit()
+    assert faults(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM vocabulary_1 WHERE term = 'kettle'",
+        "INSERT INTO vocabulary_1 (term) VALUES ('pan')",
+        "INSERT INTO trigrams_1 (rowid, term) VALUES (1, 'pan')",
+    ],
+)
+def test_verify_finds_words_that_no_document_has_and_missing_ones(
+    tmp_path: Path, store: DocumentStore, damage: str
+) -> None:
+    put(store, {"a": "a red kettle"})
+    store.writer.execute(damage)
+    assert any("keywords are not those" in fault for fault in faults(tmp_path))
+    with store.transaction() as transaction:
+        transaction.remake_keywords()
+        transaction.commit()
+    assert faults(tmp_path) == []

@@ -1,0 +1,163 @@
+"""Terms of a collection that a word may stand for: with typos, completed, or of which it is a part.
+
+Candidates come from two indexes of the distinct terms: their order, which gives beginnings, and their trigrams. A word
+with one edit has its first or its last half intact, or its middle transposed; with two, one of three parts. So the
+candidates hold every term within the distance, up to the limits, and are then compared one by one.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from service.documents.keywords.terms import MAX_TERM_CHARS, has_digit
+
+MOST_WEIGHT = 0.9  # of a term that is nearly the word
+SHORTEST_WITH_EDITS = 4  # characters of a word
+SHORTEST_WITH_TWO = 8
+SHORTEST_PART, SHORTEST_PART_OF_CODE = 4, 3  # of a longer word
+NEAR_TERMS = 8  # for a word
+COMPLETIONS = 32  # of the last word while it is typed
+MOST_LOOKED_AT = 5_000  # terms for each part of a word: a collection may have a million that begin alike
+LAST = "\U0010ffff"  # sorts after the characters of terms
+ENDS = 0xE000  # private characters, which terms lack: the one at a term's length marks its end among the trigrams
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The distinct terms of a collection. table: the terms.  trigrams: a table of FTS5, of each term and its end."""
+
+    connection: sqlite3.Connection
+    table: str
+    trigrams: str
+
+    def near(self, word: str) -> dict[str, float]:
+        """Return up to NEAR_TERMS terms that a word without documents may stand for, with weights below 1."""
+        weights: dict[str, float] = {}
+        most = most_edits(word)
+        for term in set(self._within(word, most)) if most else ():
+            if (distance := edits(word, term, most)) <= most:
+                # Another digit is another part; digits in another order are a slip.
+                is_other = has_digit(word) and len(word) == len(term) and sorted(word) != sorted(term)
+                weights[term] = _weight(max(len(word), len(term)), distance + is_other)
+        for term in self._with_part(word):
+            weights[term] = max(weights.get(term, 0), _weight(len(term), len(term) - len(word)))
+        for term in self._parts_of(word):
+            weights[term] = max(weights.get(term, 0), _weight(len(word), len(word) - len(term)))
+        weights.pop(word, None)
+        return _first(weights, NEAR_TERMS)
+
+    def completions(self, start: str) -> dict[str, float]:
+        """Return up to COMPLETIONS terms that begin with what was typed, the shortest, with weights below 1."""
+        terms = f"SELECT term FROM {self.table} WHERE term > ? AND term < ? LIMIT {MOST_LOOKED_AT}"  # noqa: S608
+        query = f"SELECT term FROM ({terms}) ORDER BY length(term), term LIMIT {COMPLETIONS}"  # noqa: S608
+        shortest = self._terms(query, start, start + LAST)
+        return {term: _weight(len(term), len(term) - len(start)) for term in shortest}
+
+    def _within(self, word: str, most: int) -> Iterator[str]:
+        """Yield every term within one or two edits of a word, and others."""
+        shortest, longest = len(word) - most, len(word) + most
+        first = len(word) // (most + 1)
+        yield from self._beginning(word[:first], shortest, longest)
+        if most == 1:
+            yield from self._ending(word[first:], shortest, longest)
+            yield from self._existing([_transposed(word, first)])
+            return
+        last = (len(word) + first) // 2
+        yield from self._having(_trigrams(word[first:last]), shortest, longest)
+        yield from self._ending(word[last:], shortest, longest)
+        for border in (first, last):  # a transposition that two parts share leaves one edit
+            yield from self._within(_transposed(word, border), 1)
+
+    def _with_part(self, word: str) -> Iterator[str]:
+        """Yield terms that a word is a part of: of a code any part, else the beginning or the end."""
+        is_code = has_digit(word)
+        if len(word) < (SHORTEST_PART_OF_CODE if is_code else SHORTEST_PART):
+            return
+        yield from self._beginning(word, len(word) + 1, MAX_TERM_CHARS)
+        for term in self._having(_trigrams(word), len(word) + 1, MAX_TERM_CHARS):
+            if word in term if is_code else term.endswith(word):
+                yield term
+
+    def _parts_of(self, word: str) -> list[str]:
+        """Return the terms that a word begins or ends with."""
+        shortest = SHORTEST_PART_OF_CODE if has_digit(word) else SHORTEST_PART
+        starts = [word[:end] for end in range(shortest, len(word))]
+        ends = [word[start:] for start in range(1, len(word) - shortest + 1)]
+        return self._existing([*starts, *ends])
+
+    def _beginning(self, start: str, shortest: int, longest: int) -> list[str]:
+        terms = f"SELECT term FROM {self.table} WHERE term >= ? AND term < ? LIMIT {MOST_LOOKED_AT}"  # noqa: S608
+        query = f"SELECT term FROM ({terms}) WHERE length(term) BETWEEN ? AND ?"  # noqa: S608
+        return self._terms(query, start, start + LAST, shortest, longest)
+
+    def _ending(self, end: str, shortest: int, longest: int) -> list[str]:
+        """Return the terms of some lengths that have every trigram of an end of two characters or more."""
+        ends = " OR ".join(_trigrams(marked(end[-2:], length)) for length in range(shortest, longest + 1))
+        return self._having(f"{_trigrams(end)} AND ({ends})" if len(end) > 2 else ends, shortest, longest)
+
+    def _having(self, trigrams: str, shortest: int, longest: int) -> list[str]:
+        numbers = f"SELECT rowid FROM {self.trigrams} WHERE {self.trigrams} MATCH ? LIMIT {MOST_LOOKED_AT}"  # noqa: S608
+        query = f"SELECT term FROM {self.table} WHERE number IN ({numbers}) AND length(term) BETWEEN ? AND ?"  # noqa: S608
+        return self._terms(query, trigrams, shortest, longest)
+
+    def _existing(self, terms: Iterable[str]) -> list[str]:
+        query = f"SELECT term FROM {self.table} WHERE term IN (SELECT value FROM json_each(?))"  # noqa: S608
+        return self._terms(query, orjson.dumps([*terms]).decode())
+
+    def _terms(self, query: str, *values: object) -> list[str]:
+        return [term for (term,) in self.connection.execute(query, values)]
+
+
+def marked(text: str, length: int) -> str:
+    """Return the end of a term of some length, or all of it, as it is cut into trigrams."""
+    return text + chr(ENDS + length)
+
+
+def _trigrams(part: str) -> str:
+    """Return a query for the trigrams of three characters or more."""
+    return " AND ".join(f'"{part[start : start + 3]}"' for start in range(len(part) - 2))
+
+
+def most_edits(word: str) -> int:
+    """Return how many edits a word may be from a term; a code only one: another digit is another code."""
+    if len(word) < SHORTEST_WITH_EDITS:
+        return 0
+    return 1 if len(word) < SHORTEST_WITH_TWO or has_digit(word) else 2
+
+
+def edits(word: str, term: str, most: int) -> int:
+    """Return how many characters to insert, delete, replace or swap with the next one; `most + 1`: more than `most`.
+
+    Optimal string alignment: no character is edited twice.
+    """
+    start, shorter = 0, min(len(word), len(term))
+    while start < shorter and word[start] == term[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and word[-1 - end] == term[-1 - end]:
+        end += 1
+    word, term = word[start : len(word) - end], term[start : len(term) - end]
+    if not word or not term:
+        return min(len(word) + len(term), most + 1)
+    if most < max(1, abs(len(word) - len(term))):
+        return most + 1
+    rests = [(word[1:], term[1:]), (word[1:], term), (word, term[1:])]
+    if word[:2] == term[1::-1] and len(word) > 1:
+        rests.append((word[2:], term[2:]))
+    return 1 + min(edits(*rest, most - 1) for rest in rests)
+
+
+def _transposed(word: str, border: int) -> str:
+    return word[: border - 1] + word[border] + word[border - 1] + word[border + 1 :]
+
+
+def _weight(length: int, missing: int) -> float:
+    """Return the weight of a term: the square root of the share of characters that agree."""
+    return MOST_WEIGHT * math.sqrt(max(0, length - missing) / length)
+
+
+def _first(weights: dict[str, float], most: int) -> dict[str, float]:
+    return dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:most])
