@@ -1,4 +1,4 @@
-"""Fuses scores: a cosine with that of keywords, either with that of a re-ranker. Each moves a score towards 1."""
+"""Fuses a score with that of a re-ranker, which moves it towards 1."""
 
 from typing import Literal, TypeVar
 
@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 T = TypeVar("T", float, npt.NDArray[np.float64])
 Weight = float | Literal["alone"]  # of a re-ranker: `CROSSLET_RERANK_WEIGHT`
-KEYWORD_WEIGHT = 0.8  # share of the way if all words match; 0.4 to 0.8 are best on the search set's dev queries
 
 
 def raised(score: T, share: T) -> T:
@@ -18,8 +17,3 @@ def raised(score: T, share: T) -> T:
 def with_reranker(score: T, reranker_score: T, weight: Weight) -> T:
     """Return a score raised by a re-ranker's in [0, 1]; "alone": the re-ranker's. Takes numbers or arrays."""
     return reranker_score if isinstance(weight, str) else raised(score, weight * reranker_score)
-
-
-def hybrid_score(cosine: T, keyword: T) -> T:
-    """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
-    return raised(cosine, KEYWORD_WEIGHT * keyword)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from scipy.stats import skew
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from service.blending import hybrid_score
 from service.documents.document import Document
+from service.documents.keywords.index import RARITY
+from service.documents.search import KEYWORD_WEIGHT, hybrid_score
 from service.documents.store.store import DocumentStore
 from service.errors import CrossletError
 from training.errors import EvaluationError
@@ -28,8 +30,10 @@ from training.evaluation.vectors import Encode, unit_rows
 RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
 RANK_CONSTANT = 60
+WEIGHTS, RARITIES = (0.4, 0.6, 0.8, 1.0, 1.5, 2.0), (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # of the fusion, compared on dev
 Values = dict[str, float]
 Groups = Mapping[str, NDArray[np.int64]]  # language or kind, or "all" -> rows
+Evidence = Mapping[float, NDArray[np.float64]]  # exponent of rarity -> (Q, N)
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ class Answered:
     by_kind: Groups
 
     @classmethod
-    def of(cls, search_set: SearchSet) -> Answered:
+    def of(cls, search_set: SearchSet, *, is_dev: bool = False) -> Answered:
         """Raises: EvaluationError: no test query has an answer."""
         queries = search_set.queries
-        rows = [row for row, query in enumerate(queries) if query.document is not None and not query.is_dev]
+        rows = [row for row, query in enumerate(queries) if query.document is not None and query.is_dev == is_dev]
         if not rows:
             raise EvaluationError("no test query of the search set has an answer")
         groups = [groups_of([getattr(queries[row], name) for row in rows]) for name in ("language", "kind")]
@@ -75,10 +79,12 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: S
     centre_D = document_ND.mean(axis=0)
     centred_QN = unit_rows(query_QD - centre_D) @ unit_rows(document_ND - centre_D).T
     answered = Answered.of(search_set)
+    keyword_QN, evidence_QN = service_scores(texts, documents)
     return {
         **_ranking(answered, cosine_QN),
         **_top1(answered, centred_QN, "_centred"),
-        **_hybrid(answered, cosine_QN, service_scores(texts, documents)),
+        **_hybrid(answered, cosine_QN, keyword_QN, evidence_QN[RARITY]),
+        "_fusion_dev": _fusions(search_set, cosine_QN, evidence_QN),
         **_top1(answered, bm25_scores(texts, documents), "_bm25"),
         **_top1(answered, character_scores(texts, documents), "_tfidf"),
         "_hubs": _hubs(answered, cosine_QN),
@@ -87,8 +93,10 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: S
     }
 
 
-def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float64]:
-    """The service's keyword scores, in [0, 1): (Q, N). Keywords are kept in a store of their own while this runs.
+def service_scores(queries: list[str], documents: list[str]) -> tuple[NDArray[np.float64], Evidence]:
+    """The service's keyword scores, in [0, 1): (Q, N); and what fusion makes of them, by the exponent of rarity.
+
+    Keywords are kept in a store of their own while this runs.
 
     Raises: EvaluationError: the temporary folder has no room for them.
     """
@@ -99,8 +107,9 @@ def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float
         raise EvaluationError(f"{gettempdir()} has no room for the keywords; TMPDIR names another folder") from exc
 
 
-def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> NDArray[np.float64]:
+def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> tuple[NDArray[np.float64], Evidence]:
     score_QN = np.zeros((len(queries), len(documents)))
+    evidence_QN = {rarity: np.zeros_like(score_QN) for rarity in {*RARITIES, RARITY}}
     with closing(DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=1)) as store:
         with store.transaction() as transaction:
             named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
@@ -109,10 +118,13 @@ def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> NDArra
             transaction.commit()
         place = {row: number for number, row in enumerate(rows)}
         with store.snapshot() as snapshot:
-            for score_N, query in zip(score_QN, queries, strict=True):
-                hits = snapshot.with_keywords(query)
-                score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
-    return score_QN
+            for number, query in enumerate(queries):
+                for rarity, of_rarity_QN in evidence_QN.items():
+                    hits = snapshot.with_keywords(query, rarity=rarity)
+                    places = [place[row] for row in hits.rows.tolist()]
+                    of_rarity_QN[number, places] = hits.evidence
+                    score_QN[number, places] = hits.scores
+    return score_QN, evidence_QN
 
 
 def character_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]:
@@ -146,9 +158,14 @@ def _top1(answered: Answered, score_QN: NDArray[np.floating], name: str) -> dict
     }
 
 
-def _hybrid(answered: Answered, cosine_QN: NDArray[np.float32], keyword_QN: NDArray[np.float64]) -> dict[str, Values]:
+def _hybrid(
+    answered: Answered,
+    cosine_QN: NDArray[np.float32],
+    keyword_QN: NDArray[np.float64],
+    evidence_QN: NDArray[np.float64],
+) -> dict[str, Values]:
     """Top-1 of the service's keywords and of its hybrid search, what the latter gains, and of rank fusion."""
-    hybrid_QN = hybrid_score(cosine_QN.astype(np.float64), keyword_QN)
+    hybrid_QN = hybrid_score(cosine_QN.astype(np.float64), evidence_QN)
     fused_QN = _reciprocal_ranks(cosine_QN) + np.where(keyword_QN > 0, _reciprocal_ranks(keyword_QN), 0)
     is_first_A = answered.ranks(hybrid_QN) == 1
     gain_A = is_first_A.astype(float) - (answered.ranks(cosine_QN) == 1)
@@ -160,6 +177,19 @@ def _hybrid(answered: Answered, cosine_QN: NDArray[np.float32], keyword_QN: NDAr
         "_hybrid_gain": means(gain_A, answered.by_kind),
         **intervals(gain_A, answered.by_kind, "_hybrid_gain"),
     }
+
+
+def _fusions(search_set: SearchSet, cosine_QN: NDArray[np.float32], evidence_QN: Evidence) -> Values:
+    """Top-1 of hybrid search on the dev queries: its weight and exponent of rarity -> score. The first is in force."""
+    if not any(query.is_dev and query.document is not None for query in search_set.queries):
+        return {}
+    dev, wide_QN = Answered.of(search_set, is_dev=True), cosine_QN.astype(np.float64)
+    settings = dict.fromkeys([(KEYWORD_WEIGHT, RARITY), *product(WEIGHTS, RARITIES)])
+    is_first = {
+        f"weight {weight:g} rarity {rarity:g}": dev.ranks(hybrid_score(wide_QN, evidence_QN[rarity], weight)) == 1
+        for weight, rarity in settings
+    }
+    return {name: round(100 * float(is_first_A.mean()), 1) for name, is_first_A in is_first.items()}
 
 
 def _reciprocal_ranks(score_QN: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """Searches: filter, nearest vectors, keywords, fusion, documents, best passages; and counts of facets.
 
 A document's score is its best passage's. Scores are fused, not ranks: shared words move a cosine part of the way to 1
-(`hybrid_score`). A document without a word of the query keeps its cosine, so thresholds for cosines still hold.
+(`hybrid_score`), rare ones further (`KeywordHits.evidence`): codes and names rise, what a language has everywhere does
+not. A document without a word of the query keeps its cosine, so thresholds for cosines still hold.
 Reciprocal rank fusion (Cormack et al. 2009) ranks a document that shares only "the" with the query as high as the best
 answer; docs/results/quality.md compares both.
 
@@ -19,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from service.blending import hybrid_score, raised
+from service.blending import raised
 from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Facet, both, to_condition
@@ -39,9 +40,11 @@ RETRY_S = 0.0005  # until a reader checks again whether the index has the last c
 TRIES = 5  # while writers go on; then they wait
 LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes some tenths of a second
 CHARS_A_NUMBER = 12  # of a float32 in JSON
-NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), {}, {})
+KEYWORD_WEIGHT = 0.8  # share of the way to 1 if all words match; `_fusion_dev` of `crosslet evaluate` compares
+NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), np.empty(0), {}, {})
 
 T = TypeVar("T")
+S = TypeVar("S", float, npt.NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -433,10 +436,10 @@ def _fuse(
     rows, cosines_N = exact_cosines(snapshot, {*words.rows} - cosine_of.keys(), vector_D)
     cosine_of |= dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
     looked_at = np.isin(by_words.rows, list(cosine_of))
-    words_of = dict(zip(by_words.rows[looked_at].tolist(), by_words.scores[looked_at].tolist(), strict=True))
+    evidence = dict(zip(by_words.rows[looked_at].tolist(), by_words.evidence[looked_at].tolist(), strict=True))
     dense_rank = {row: rank for rank, (_, row) in enumerate(dense.best, 1)}
     return [
-        Hit(hybrid_score(cosine, words_of.get(row, 0.0)), row, dense_rank.get(row), keywords_rank.get(row))
+        Hit(float(hybrid_score(cosine, evidence.get(row, 0.0))), row, dense_rank.get(row), keywords_rank.get(row))
         for row, cosine in cosine_of.items()
     ]
 
@@ -452,6 +455,12 @@ def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[
         ids = snapshot.ids_of(rows_N.tolist())
         order.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
     return order[:top_k]
+
+
+def hybrid_score(cosine: S, evidence: S, weight: float = KEYWORD_WEIGHT) -> S:
+    """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
+    share: S = np.minimum(1, weight * evidence)
+    return cosine + share * (1 - cosine)
 
 
 def best_passage(

@@ -15,8 +15,7 @@ from service.documents.document import Document, Span, named
 from service.documents.filters import FIELD_RULES, fields_of
 from service.documents.ingest import Batch
 from service.documents.keywords.index import KeywordIndex, tables
-from service.documents.keywords.near import SHORTEST_PART_OF_CODE, marked
-from service.documents.keywords.terms import RULES, document_terms
+from service.documents.keywords.terms import RULES, SHORTEST_LISTED, document_terms, marked
 from service.documents.names import where
 from service.documents.store.catalog import listed
 from service.documents.store.connections import connect
@@ -192,7 +191,7 @@ def _is_vocabulary_true(connection: sqlite3.Connection, collection: int) -> bool
     distinct = f"terms_of_{keywords}"
     connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{distinct} USING fts5vocab(main, {keywords}, row)")
     used = connection.execute(f"SELECT term FROM {distinct}")  # noqa: S608 - a number of ours
-    expected = sum(_digest(0, term) for (term,) in used if len(term) >= SHORTEST_PART_OF_CODE)
+    expected = sum(_digest(0, term) for (term,) in used if len(term) >= SHORTEST_LISTED)
     total = cut = 0
     for number, term in connection.execute(f"SELECT number, term FROM {vocabulary}"):  # noqa: S608
         total += _digest(0, term)

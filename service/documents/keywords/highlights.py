@@ -1,7 +1,7 @@
 """Finds where a text has the terms of a query, in the text as it was written."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from functools import cache
 
@@ -24,10 +24,20 @@ def words_in(text: str, terms: Collection[str]) -> list[Word]:
 
 
 def _words_of_part(part: str, terms: Collection[str]) -> list[Word]:
-    """Return the places of terms in a part of a text, which has them where its folded beginnings say."""
+    """Return the places of terms in a part of a text: beginnings of it fold to what is before a term, and to its end.
 
-    def written(place: int) -> int:
-        """Return the last place of the part up to which it folds to so many characters."""
-        return bisect_right(range(len(part) + 1), place, key=lambda end: len(fold(part[:end]))) - 1
+    What folds to nothing, such as a mark, belongs to what is before it.
+    """
+    ends = range(len(part) + 1)
 
-    return [(written(start), written(stop), term) for start, stop, term in places(fold(part), terms)]
+    def length(end: int) -> int:
+        return len(fold(part[:end]))
+
+    return [
+        (
+            bisect_right(ends, start, key=length) - 1,
+            max(bisect_left(ends, stop, key=length), bisect_right(ends, stop, key=length) - 1),
+            term,
+        )
+        for start, stop, term in places(fold(part), terms)
+    ]

@@ -11,6 +11,7 @@ import math
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,15 @@ import orjson
 
 from service.documents.document import Rows
 from service.documents.filters import FILTERABLE, Condition
-from service.documents.keywords.near import SHORTEST_PART_OF_CODE, Vocabulary, marked
-from service.documents.keywords.terms import document_terms, has_digit, query_terms, typed_terms
+from service.documents.keywords.near import LATIN, Vocabulary, language_of
+from service.documents.keywords.terms import (
+    SHORTEST_LISTED,
+    document_terms,
+    has_digit,
+    marked,
+    query_terms,
+    typed_terms,
+)
 
 K1 = 1.2  # FTS5's, which cannot be set; its b is 0.75
 LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents
@@ -28,6 +36,23 @@ MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest t
 MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the longest
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
 MAX_UNWRITTEN = 20_000  # terms in memory
+RARITY = 1.0  # exponent of a word's rarity in `KeywordHits.evidence`
+LANGUAGE_FIELD = "lang"  # of the metadata
+DOCUMENTS_ASKED = 20  # for their languages
+MAX_LANGUAGES = 100  # of a collection
+MAX_STEMS = 24  # of a query's words, each in the languages it may be of
+DISTINCT = """
+WITH RECURSIVE listed (value) AS (
+    SELECT min(value) FROM fields WHERE collection = ?1 AND key = ?2 AND kind = 'string'
+    UNION ALL
+    SELECT (
+        SELECT min(value) FROM fields
+        WHERE collection = ?1 AND key = ?2 AND kind = 'string' AND value > listed.value
+    )
+    FROM listed WHERE value IS NOT NULL
+)
+SELECT value FROM listed WHERE value IS NOT NULL LIMIT ?3
+"""
 
 
 @dataclass(frozen=True)
@@ -37,12 +62,17 @@ class KeywordHits:
     A score is BM25 divided by its upper bound, that of a document with every term infinitely often. So scores of
     different queries are comparable. A term that no document has raises the bound, too.
 
+    evidence: the same scores for fusion. What a word adds is multiplied by its rarity: its idf, as a share of that of a
+    word in one document, to the power of RARITY. So a code counts in full, and what most documents of a language have
+    counts little.
+
     terms: those of the query and those that they stand for, as `query_terms` gives them.
     weights: of those that were looked up, the rarer the more.
     """
 
     rows: Rows
     scores: npt.NDArray[np.float64]
+    evidence: npt.NDArray[np.float64]
     terms: Mapping[str, bool]
     weights: Mapping[str, float]
 
@@ -147,7 +177,7 @@ class KeywordIndex:
 
     def _note(self, terms: list[str], last: set[str], before: set[str]) -> None:
         """Note the last change of terms. before: terms whose last change was the opposite."""
-        noted = {term for term in terms if len(term) >= SHORTEST_PART_OF_CODE}
+        noted = {term for term in terms if len(term) >= SHORTEST_LISTED}
         last |= noted
         before -= noted
         if len(last) + len(before) > MAX_UNWRITTEN:
@@ -156,58 +186,68 @@ class KeywordIndex:
     def _command(self, table: str, name: str) -> None:
         self._connection.execute(f"INSERT INTO {table} ({table}) VALUES (?)", (name,))  # noqa: S608
 
-    def search(self, query: str, *, condition: Condition | None = None, typing: bool = False) -> KeywordHits:
+    def search(
+        self, query: str, *, condition: Condition | None = None, typing: bool = False, rarity: float = RARITY
+    ) -> KeywordHits:
         """Find the documents that have a term of the query and match the filter, unordered.
 
         Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
         rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents. Of a single term, the
         first MAX_POSTINGS documents count.
 
-        A word that no document has may stand for others (`Vocabulary.near`).  typing: so may the last word, for all
-        that begin with it. What a document scores by these for a word is less than any scores by the word itself.
+        A word that no document has may stand for others (`Vocabulary.near`), and is then as rare as the rarest of them.
+        Any may stand for its forms.  typing: the last word may stand for those that begin with it. What a document
+        scores by these is less than what any scores by the word itself.
         """
         words = query_terms(query)
         counts = self._chosen(words)
         documents = self._number("SELECT documents FROM collections WHERE collection = ?", self._collection)
         idf = {word: _idf(count, documents) for word, count in counts.items()}
-        known = [
-            LookUp(word, f'"{word}"{" *" * words[word]}', idf[word], word) for word, count in counts.items() if count
-        ]
-        exact = self._scored(known, condition, MAX_POSTINGS)
-        least = dict.fromkeys(counts, math.inf)
-        for place, _, score in exact:
-            least[known[place].word] = min(least[known[place].word], score)
+        known = [LookUp(word, _match(word, words), idf[word], word) for word, count in counts.items() if count]
         near = self._near(words, counts, typed_terms(query) if typing else [], documents)
-        best: dict[tuple[str, int], float] = {}
-        for place, row, score in self._scored(near, condition, MAX_NEAR_POSTINGS):
-            word, weight = near[place].word, near[place].weight
-            scaled = weight * min(least[word], score * min(1, idf[word] / near[place].idf))
-            best[word, row] = max(best.get((word, row), 0), scaled)
-        scores = [(known[place].word, row, score) for place, row, score in exact]
-        scores += [(word, row, score) for (word, row), score in best.items()]
-        row_S = np.fromiter((row for _, row, _ in scores), np.int64, len(scores))
-        score_S = np.fromiter((score for *_, score in scores), np.float64, len(scores))
-        rows, place_S = np.unique(row_S, return_inverse=True)
+        for word in {one.word for one in near if not counts[one.word]}:
+            idf[word] = max(one.idf for one in near if one.word == word)
+        place_H, row_H, score_H = self._scored(known, condition, MAX_POSTINGS)
+        least = {one.word: score_H[place_H == place].min(initial=math.inf) for place, one in enumerate(known)}
+        place_N, row_N, score_N = self._scored(near, condition, MAX_NEAR_POSTINGS)
+        # Less than the least of the word itself, and for a rare term no more than for the word.
+        most_T = np.array([one.weight * least.get(one.word, math.inf) for one in near])
+        scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in near])
+        score_N = np.minimum(score_N * scale_T[place_N], most_T[place_N])
+        best_N = _best_of_each(np.array([[*counts].index(one.word) for one in near])[place_N], row_N, score_N)
+        place_S = np.concatenate([place_H, len(known) + place_N[best_N]])
+        score_S = np.concatenate([score_H, score_N[best_N]])
+        rows, at_S = np.unique(np.concatenate([row_H, row_N[best_N]]), return_inverse=True)
+        idf_T = np.array([min(idf[one.word], one.idf) for one in [*known, *near]])
+        rarity_T = np.minimum(1, idf_T / _idf(1, max(1, documents))) ** rarity
         bound = (K1 + 1) * sum(idf.values())
-        terms = words | {look_up.term: False for look_up in near}
-        weights = {look_up.term: look_up.weight * look_up.idf for look_up in [*near, *known]}
-        return KeywordHits(rows, np.bincount(place_S, score_S, len(rows)) / bound, terms, weights)
+        return KeywordHits(
+            rows,
+            np.bincount(at_S, score_S, len(rows)) / bound,
+            np.bincount(at_S, score_S * rarity_T[place_S], len(rows)) / bound,
+            terms=words | {one.term: False for one in near},
+            weights={one.term: one.weight * one.idf for one in [*near, *known]},
+        )
 
-    def _scored(self, look_ups: list[LookUp], condition: Condition | None, most: int) -> list[tuple[int, int, float]]:
-        """Return the place of a look-up, a row that it finds, and its BM25 there, for up to `most` of them."""
+    def _scored(
+        self, look_ups: Sequence[LookUp], condition: Condition | None, most: int
+    ) -> tuple[npt.NDArray[np.int64], Rows, npt.NDArray[np.float64]]:
+        """Return up to `most` times the place of a look-up, a row that it finds, and its BM25 there."""
         if not look_ups:
-            return []
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         where, wanted = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
         # `+`: rows are compared after the match, never looked up one by one.
         columns = f"key, +{self.table}.rowid AS row, -bm25({self.table})"
         select = f"SELECT {columns} FROM json_each(?) CROSS JOIN {self.table} WHERE {self.table} MATCH json_each.value"  # noqa: S608
         matches = orjson.dumps([look_up.match for look_up in look_ups]).decode()
         values = (self._collection, matches, *wanted, most)
-        return self._connection.execute(f"{FILTERABLE} {select}{where} LIMIT ?", values).fetchall()
+        hits = self._connection.execute(f"{FILTERABLE} {select}{where} LIMIT ?", values)
+        hit_H3 = np.fromiter(chain.from_iterable(hits), np.float64).reshape(-1, 3)  # a row is below 2 ** 53
+        return hit_H3[:, 0].astype(np.int64), hit_H3[:, 1].astype(np.int64), hit_H3[:, 2]
 
     def _chosen(self, words: Mapping[str, bool]) -> dict[str, int]:
         """Return the terms to look up, with their document counts."""
-        count = {word: self._count(f'"{word}"{" *" * is_start}') for word, is_start in words.items()}
+        count = {word: self._count(_match(word, words)) for word in words}
         best = sorted(words, key=lambda word: (not count[word], not has_digit(word), count[word]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
         room = MAX_POSTINGS
@@ -222,9 +262,14 @@ class KeywordIndex:
         self, words: Mapping[str, bool], counts: Mapping[str, int], typed: Sequence[str], documents: int
     ) -> list[LookUp]:
         """Return the terms that words stand for, the nearest first."""
-        unknown = [word for word, count in counts.items() if not count and not words[word]]
-        unknown = sorted(unknown, key=lambda word: (not has_digit(word), -len(word)))[:MAX_NEAR_WORDS]
-        near = {(word, term): weight for word in unknown for term, weight in self._vocabulary.near(word).items()}
+        spelled = [word for word in counts if not words[word] and len(word) >= SHORTEST_LISTED]
+        spelled = sorted(spelled, key=lambda word: (not has_digit(word), -len(word)))[:MAX_NEAR_WORDS]
+        near: dict[tuple[str, str], float] = {}
+        for word in spelled:
+            if not counts[word]:
+                near |= {(word, term): weight for term, weight in self._vocabulary.near(word).items()}
+        for word, language in self._in_languages(spelled, counts)[:MAX_STEMS]:
+            near |= {(word, term): weight for term, weight in self._vocabulary.forms(word, language).items()}
         for word in counts.keys() & typed:
             near |= {(word, term): weight for term, weight in self._vocabulary.completions(word).items()}
         look_ups: list[LookUp] = []
@@ -236,6 +281,25 @@ class KeywordIndex:
                 match = f'"{term}" NOT "{word}"' if counts[word] else f'"{term}"'
                 look_ups.append(LookUp(word, match, _idf(count, documents), term, weight))
         return look_ups
+
+    def _in_languages(self, words: Sequence[str], counts: Mapping[str, int]) -> list[tuple[str, str]]:
+        """Return words with the languages they may be of: what the script tells, else what documents say.
+
+        Those are some documents with words of the query; if they say nothing, all.
+        """
+        letters = [word for word in words if not has_digit(word)]
+        by_script = [(word, language) for word in letters if (language := language_of(word)) is not None]
+        others = [word for word in letters if language_of(word) is None]
+        if not others:
+            return by_script
+        having = " OR ".join(f'"{word}"' for word in others if counts[word]) or '""'
+        rows = f"SELECT rowid FROM {self.table} WHERE {self.table} MATCH ? LIMIT {DOCUMENTS_ASKED}"  # noqa: S608
+        query = f"SELECT DISTINCT value FROM fields WHERE row IN ({rows}) AND +key = ? AND kind = 'string'"  # noqa: S608
+        said = self._connection.execute(query, (having, LANGUAGE_FIELD)).fetchall()
+        if not said:
+            said = self._connection.execute(DISTINCT, (self._collection, LANGUAGE_FIELD, MAX_LANGUAGES)).fetchall()
+        languages = {str(value).lower().partition("-")[0] for (value,) in said} & LATIN
+        return by_script + [(word, language) for word in others for language in sorted(languages)]
 
     def _count(self, term: str) -> int:
         """Count the documents that have a term, up to MAX_POSTINGS + 1."""
@@ -249,6 +313,19 @@ class KeywordIndex:
 def _idf(count: int, documents: int) -> float:
     """Inverse document frequency: Robertson and Spärck Jones, as in FTS5."""
     return max(LEAST_IDF, math.log((documents - count + 0.5) / (count + 0.5)))
+
+
+def _match(word: str, words: Mapping[str, bool]) -> str:
+    """Return a term in FTS5's syntax."""
+    return f'"{word}"{" *" * words[word]}'
+
+
+def _best_of_each(word_N: Rows, row_N: Rows, score_N: npt.NDArray[np.float64]) -> Rows:
+    """Return where the best score of each word and row is."""
+    order_N = np.lexsort((-score_N, row_N, word_N))
+    is_other_N = np.diff(word_N[order_N], prepend=-1).astype(bool) | np.diff(row_N[order_N], prepend=-1).astype(bool)
+    best_N: Rows = order_N[is_other_N]
+    return best_N
 
 
 def tables(collection: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Terms of a collection that a word may stand for: with typos, completed, or of which it is a part.
+"""Terms of a collection that a word may stand for: with typos, completed, in another form, or of which it is a part.
 
 Candidates come from two indexes of the distinct terms: their order, which gives beginnings, and their trigrams. A word
 with one edit has its first or its last half intact, or its middle transposed; with two, one of three parts. So the
@@ -7,27 +7,46 @@ candidates hold every term within the distance, up to the limits, and are then c
 
 import math
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
 
 import orjson
 
-from service.documents.keywords.terms import MAX_TERM_CHARS, has_digit
+from service.documents.keywords.terms import MAX_TERM_CHARS, has_digit, marked
 
 MOST_WEIGHT = 0.9  # of a term that is nearly the word
+NEARNESS = 0.5  # exponent of the share of characters that agree
 SHORTEST_WITH_EDITS = 4  # characters of a word
 SHORTEST_WITH_TWO = 8
 SHORTEST_PART, SHORTEST_PART_OF_CODE = 4, 3  # of a longer word
+SHORTEST_STEM = 3
+LONGEST_ENDING = 4  # of a word in another form
+FORMS_LOOKED_AT = 16  # a stem takes some 50 microseconds
+CACHED_STEMS = 4096
 NEAR_TERMS = 8  # for a word
 COMPLETIONS = 32  # of the last word while it is typed
 MOST_LOOKED_AT = 5_000  # terms for each part of a word: a collection may have a million that begin alike
 LAST = "\U0010ffff"  # sorts after the characters of terms
-ENDS = 0xE000  # private characters, which terms lack: the one at a term's length marks its end among the trigrams
+LANGUAGES = {  # whose stems Snowball knows, by ISO code
+    **{"ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english"},
+    **{"es": "spanish", "et": "estonian", "eu": "basque", "fi": "finnish", "fr": "french", "ga": "irish"},
+    **{"hi": "hindi", "hu": "hungarian", "id": "indonesian", "it": "italian", "lt": "lithuanian", "nl": "dutch"},
+    **{"no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish"},
+    **{"tr": "turkish"},
+}
+# Scripts in which most of what is written is in one language, by the first of their 256 code points.
+SCRIPTS = {0x0300: "el", 0x0400: "ru", 0x0600: "ar", 0x0900: "hi"}
+LATIN = LANGUAGES.keys() - {*SCRIPTS.values()}  # those in Latin script
+
+_STEMMING = threading.Lock()  # a stemmer keeps the word that it is at
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The distinct terms of a collection. table: the terms.  trigrams: a table of FTS5, of each term and its end."""
+    """The distinct terms of a collection. table: the terms.  trigrams: a table of FTS5, of each, as `marked`."""
 
     connection: sqlite3.Connection
     table: str
@@ -55,6 +74,17 @@ class Vocabulary:
         query = f"SELECT term FROM ({terms}) ORDER BY length(term), term LIMIT {COMPLETIONS}"  # noqa: S608
         shortest = self._terms(query, start, start + LAST)
         return {term: _weight(len(term), len(term) - len(start)) for term in shortest}
+
+    def forms(self, word: str, language: str) -> dict[str, float]:
+        """Return terms with a word's stem in one of LANGUAGES, with weights below 1."""
+        stem = stem_of(language, word)
+        kept = stem[: max(SHORTEST_STEM, len(stem) - 1)]  # its last letter may stand for another: batteri, battery
+        start = next(kept[:end] for end in range(len(kept), -1, -1) if word.startswith(kept[:end]))
+        if len(start) < SHORTEST_STEM:
+            return {}
+        terms = self._beginning(start, len(start), len(word) + LONGEST_ENDING)
+        terms = sorted(terms, key=lambda term: (abs(len(term) - len(word)), term))[:FORMS_LOOKED_AT]
+        return {term: MOST_WEIGHT for term in terms if term != word and stem_of(language, term) == stem}
 
     def _within(self, word: str, most: int) -> Iterator[str]:
         """Yield every term within one or two edits of a word, and others."""
@@ -111,14 +141,29 @@ class Vocabulary:
         return [term for (term,) in self.connection.execute(query, values)]
 
 
-def marked(text: str, length: int) -> str:
-    """Return the end of a term of some length, or all of it, as it is cut into trigrams."""
-    return text + chr(ENDS + length)
-
-
 def _trigrams(part: str) -> str:
     """Return a query for the trigrams of three characters or more."""
     return " AND ".join(f'"{part[start : start + 3]}"' for start in range(len(part) - 2))
+
+
+def language_of(word: str) -> str | None:
+    """Return the language that a word's script tells; None: it tells none."""
+    return SCRIPTS.get(ord(word[0]) & ~0xFF)
+
+
+@lru_cache(CACHED_STEMS)
+def stem_of(language: str, word: str) -> str:
+    """Return the stem of a term, which has no accents: nearly all endings are known without."""
+    with _STEMMING:
+        stem: str = _stemmer(LANGUAGES[language]).stemWord(word)
+    return stem
+
+
+@cache
+def _stemmer(name: str) -> Any:
+    from snowballstemmer import stemmer  # 3 MiB, for those who say their documents' languages
+
+    return stemmer(name)
 
 
 def most_edits(word: str) -> int:
@@ -155,8 +200,9 @@ def _transposed(word: str, border: int) -> str:
 
 
 def _weight(length: int, missing: int) -> float:
-    """Return the weight of a term: the square root of the share of characters that agree."""
-    return MOST_WEIGHT * math.sqrt(max(0, length - missing) / length)
+    """Return the weight of a term by how many characters agree."""
+    share = max(0, length - missing) / length
+    return MOST_WEIGHT * math.pow(share, NEARNESS)
 
 
 def _first(weights: dict[str, float], most: int) -> dict[str, float]:

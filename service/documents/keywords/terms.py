@@ -95,6 +95,8 @@ RULES = f"2-{unicodedata.unidata_version}"  # version of these rules, and of Uni
 MAX_TERM_CHARS = 64  # the end of a longer word is hashed
 MAX_QUERY_TERMS = 256
 MAX_QUERY_CHARS = MAX_QUERY_TERMS * MAX_TERM_CHARS
+SHORTEST_LISTED = 3  # characters of a term of the vocabulary
+ENDS = 0xE000  # private characters, which terms lack: the one at a term's length marks its end
 MAX_CODE_WORDS = 8  # of a code whose place in a text is found
 _HASH_BYTES = 8
 _DASH, _DOT_OR_SLASH = "\x01", "\x02"  # stand for the separators within a code; folded text has neither
@@ -174,6 +176,11 @@ def occurring(terms: Mapping[str, bool], text: str) -> list[str]:
     return [term for term in terms if term in computed or (term in folded and _is_term(term, folded))]
 
 
+def marked(end: str, length: int) -> str:
+    """Return the end of a term of some length, or all of it, as trigrams are made of it."""
+    return end + chr(ENDS + length)
+
+
 def places(folded: str, terms: Collection[str]) -> list[tuple[int, int, str]]:
     """Return where a folded text has terms, codes of several words included: start, stop and term, by start."""
     found: list[tuple[int, int, str]] = []
@@ -190,7 +197,7 @@ def places(folded: str, terms: Collection[str]) -> list[tuple[int, int, str]]:
         found += [
             (word.start(), run.end(), term)
             for word, term in zip(words, [*joined[:-1], _term(run[0])], strict=True)
-            if term in terms and (word is run or has_digit(term))
+            if term in terms and (word is run or term in _codes(folded[word.start() : run.end()]))
         ]
     return sorted(found)
 

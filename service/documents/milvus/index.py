@@ -279,7 +279,7 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
     """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
     vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
     if any(query.typing for query in queries):
-        raise _embedded_only("typing is for keywords, which are kept", "leave typing out")
+        raise embedded_only("typing is for keywords, which are kept", "leave typing out")
     if len(vectors) < len(queries):
         raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
     return np.asarray(vectors, np.float32)

@@ -17,8 +17,11 @@ def search_one(
     return index.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
 
-def keyword_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """BM25 (Robertson & Zaragoza 2009) of each text, as a share of the most that any could have."""
+def keyword_scores(query: str, texts: Sequence[str], *, rarity: float = 0) -> list[float]:
+    """BM25 (Robertson & Zaragoza 2009) of each text, as a share of the most that any could have.
+
+    rarity: what a word adds is multiplied by its idf to this power, as a share of that of a word in one text.
+    """
     counts = [_counted(document_terms(text)) for text in texts]
     lengths = [sum(count.values()) for count in counts]
     mean = sum(lengths) / max(1, len(lengths)) or 1.0
@@ -29,12 +32,17 @@ def keyword_scores(query: str, texts: Sequence[str]) -> list[float]:
             for count in counts
         ]
         having = sum(map(bool, found))
-        idf = max(1e-6, math.log((len(texts) - having + 0.5) / (having + 0.5)))
+        idf = _idf(having, len(texts))
         most += idf * (K1 + 1)
         for place, number in enumerate(found):
             length = 1 - B + B * lengths[place] / mean
-            scores[place] += idf * number * (K1 + 1) / (number + K1 * length) if number else 0.0
+            score = idf * number * (K1 + 1) / (number + K1 * length) if number else 0.0
+            scores[place] += score * min(1, idf / _idf(1, len(texts))) ** rarity
     return [score / most if most else 0.0 for score in scores]
+
+
+def _idf(having: int, texts: int) -> float:
+    return max(1e-6, math.log((texts - having + 0.5) / (having + 0.5)))
 
 
 def _counted(terms: Sequence[str]) -> Mapping[str, int]:

@@ -124,6 +124,11 @@ def searched(index: DocumentIndex, query: Query, **options: Any) -> object:
             'leave mode out, or send "dense"',
         ),
         (lambda index: index.search_all([Query(words="named")], top_k=5), 'leave mode out, or send "dense"'),
+        (lambda index: index.search_all([Query(words="named", typing=True)], top_k=5), "leave typing out"),
+        (
+            lambda index: index.search_all([Query(EAST)], top_k=5, options=ResultOptions(words=True)),
+            "leave highlights out of include",
+        ),
         (lambda index: read_page(index, truncated=True), "leave truncated out"),
         (lambda index: index.counts(["lang"], most_values=2), "leave facets out"),
         (lambda index: index.is_chunked(True), "leave chunk out"),

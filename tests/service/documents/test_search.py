@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.blending import KEYWORD_WEIGHT
 from service.documents import search
 from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.interface import Match, Query, ResultOptions
+from service.documents.keywords.index import RARITY
+from service.documents.search import KEYWORD_WEIGHT
 from service.documents.store.store import DocumentStore, Snapshot
 from service.errors import InvalidInput
 from tests.service.documents.oracle import keyword_scores
@@ -75,7 +76,8 @@ def test_hybrid_and_its_parts_are_brute_force(
     by_text = dict(zip(named, keyword_scores(words, [text for text, _ in documents]), strict=True))
     keywords = {id_: by_text[id_] for id_ in chosen if by_text[id_] > 0}
     cosines = {id_: float(named[id_][1] @ vector_D) for id_ in chosen}
-    hybrid = {id_: cosines[id_] + KEYWORD_WEIGHT * by_text[id_] * (1 - cosines[id_]) for id_ in chosen}
+    evidence = dict(zip(named, keyword_scores(words, [text for text, _ in documents], rarity=RARITY), strict=True))
+    hybrid = {id_: cosines[id_] + KEYWORD_WEIGHT * evidence[id_] * (1 - cosines[id_]) for id_ in chosen}
     for matches, scores in zip(found, (hybrid, cosines, keywords), strict=True):
         assert [score for _, score, *_ in matches] == pytest.approx(sorted(scores.values(), reverse=True)[:top_k])
         assert {id_: score for id_, score, *_ in matches} == pytest.approx({id_: scores[id_] for id_, *_ in matches})

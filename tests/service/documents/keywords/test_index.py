@@ -350,3 +350,38 @@ def test_verify_finds_words_that_no_document_has_and_missing_ones(
         transaction.remake_keywords()
         transaction.commit()
     assert faults(tmp_path) == []
+
+
+def test_a_word_finds_its_forms_in_the_language_that_documents_say(store: DocumentStore) -> None:
+    put(store, {"pl": "Kupiłem nową książkę."}, {"lang": "pl"})
+    put(store, {"other": "książka", "unsaid": "mysteries"})
+    put(store, {"en": "The batteries are empty."}, {"lang": "en-GB"})
+    put(store, {"ru": "Я купил новые книги."})  # the script says it
+    assert set(found(store, "książkami")) == {"pl", "other"}
+    scores = found(store, "książka")
+    assert (set(scores), max(scores, key=lambda id_: scores[id_])) == ({"pl", "other"}, "other")
+    assert set(found(store, "battery")) == {"en"}
+    assert set(found(store, "книгой")) == {"ru"}
+    assert set(found(store, "книгой", to_condition({"lang": "en"}))) == set()
+
+
+def test_a_collection_in_many_languages_asks_a_few(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, language in enumerate(["de", "en", "ko", "unknown"]):
+        put(store, {f"{number}": "running"}, {"lang": language})
+    monkeypatch.setattr(keywords_module, "MAX_STEMS", 1)
+    assert found(store, "runs") == {}  # in German
+    monkeypatch.setattr(keywords_module, "MAX_STEMS", 2)
+    assert set(found(store, "runs")) == {"0", "1", "2", "3"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=10), query=TEXTS, rarity=st.sampled_from([0, 1, 2.5]))
+def test_evidence_counts_rare_words_more_by_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str, rarity: float
+) -> None:
+    with closing(open_store(tmp_path_factory.mktemp("store"))) as store:
+        put(store, {str(number): text for number, text in enumerate(texts)})
+        with store.snapshot() as snapshot:
+            hits = snapshot.with_keywords(query, rarity=rarity)
+    expected = [score for score in keyword_scores(query, texts, rarity=rarity) if score > 0]
+    assert hits.evidence.tolist() == pytest.approx(expected)

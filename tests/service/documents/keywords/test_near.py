@@ -1,5 +1,6 @@
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.documents.keywords import near as near_module
 from service.documents.keywords.index import KeywordIndex, tables
-from service.documents.keywords.near import Vocabulary, edits, most_edits
+from service.documents.keywords.near import Vocabulary, edits, most_edits, stem_of
 
 ALPHABETS = ["ab", "xyz", "лод", "ملك", "कमल", "αβγ", "a1", "კატ"]
 WORDS = st.sampled_from(ALPHABETS).flatmap(lambda letters: st.text(letters, min_size=1, max_size=12))
@@ -102,3 +103,35 @@ def test_thousands_of_near_terms_cost_a_limited_look(monkeypatch: pytest.MonkeyP
     full = vocabulary(terms)
     assert len(full.near("zzzzzzzzzz")) == near_module.NEAR_TERMS
     assert len(set(full._within("zzzzzzzzzz", 2))) <= 7 * 100
+
+
+@pytest.mark.parametrize(
+    ("language", "word", "form"),
+    [
+        ("ru", "холодильниками", "холодильник"),
+        ("pl", "lodkami", "lodke"),
+        ("cs", "destniku", "destnik"),
+        ("tr", "kitaplarim", "kitap"),
+        ("de", "regenschirme", "regenschirms"),
+        ("nl", "huizen", "huis"),
+        ("en", "batteries", "battery"),
+        ("fr", "mangeait", "manger"),
+        ("es", "canciones", "cancion"),
+        ("it", "libri", "libro"),
+        ("pt", "livros", "livro"),
+        ("hi", "किताबों", "किताब"),
+        ("ar", "كتابي", "كتاب"),
+        ("id", "bukunya", "buku"),
+    ],
+)
+def test_forms_of_a_word_share_its_stem(language: str, word: str, form: str) -> None:
+    terms = [form, *(f"{form}{ending}" for ending in ("xyz", "qq")), "other", word]
+    assert list(vocabulary(terms).forms(word, language)) == [form]
+
+
+def test_stemming_in_threads_gives_what_it_gives_in_one() -> None:
+    words = [f"{start}ing{end}" for start in ("boil", "cook", "walk") for end in ("", "s", "ly", "ness")] * 40
+    alone = [stem_of("en", word) for word in words]
+    stem_of.cache_clear()
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda word: stem_of.__wrapped__("en", word), words)) == alone
