@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from export.evaluation.search import groups_of, intervals, means
 from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document
-from service.documents.interface import Match, Query
+from service.documents.interface import Match, Preference, Query, ResultOptions
+from service.documents.language import codes_of, language_of
 from service.documents.names import Mode
 from service.documents.store.store import DocumentStore
 from service.errors import StorageFull
@@ -34,6 +35,10 @@ from training.evaluation.report import MetricScores
 from training.evaluation.vectors import Encode, unit_rows
 
 DEPTH = 5  # results that are looked at
+UNFINISHED = {"code_start", "prefix_4", "prefix_6"}  # kinds whose last word is still being typed
+FAQ = {"faq", "faq_abroad"}
+PREFERENCE = 0.1  # the default weight of `"prefer": "auto"`, which questions to the FAQ are sent with
+BY_TOPIC = ResultOptions(group_by="topic")
 MODES: tuple[Mode, ...] = get_args(Mode)
 PARTS = ("dev", "test")
 
@@ -96,8 +101,9 @@ def evaluate_typing(
 ) -> MetricScores:
     """Part and kind, language or all -> measure x 100: right first in each mode, right among three in hybrid search.
 
-    `gain` is what hybrid search has more than the better of its parts, with the bounds of its 95 % interval. `topics`
-    counts the FAQ's topics among the first five results.
+    Words of `UNFINISHED` kinds are sent as being typed; questions to the FAQ prefer answers in their language. `gain`
+    is what hybrid search has more than the better of its parts, with the bounds of its 95 % interval. `topics` counts
+    topics among the first five results, grouped by topic, of the questions that have one.
 
     Raises: EvaluationError: the temporary folder is full.
     """
@@ -107,12 +113,17 @@ def evaluate_typing(
     topics_Q: dict[str, NDArray[np.int64]] = {}
     with _collection_of(typed.documents, encode_document, split) as collection:
         for mode in MODES:
-            results_Q = [
-                collection.search_all([_query(query, vector_D, mode)], top_k=DEPTH)[0]
-                for query, vector_D in zip(typed.queries, vector_QD, strict=True)
-            ]
+            asked_Q = [_query(*of_query, mode) for of_query in zip(typed.queries, vector_QD, strict=True)]
+            results_Q = [collection.search_all([asked], top_k=DEPTH)[0] for asked in asked_Q]
             rank_Q[mode] = np.array(list(map(_rank, typed.queries, results_Q)))
-            topics_Q[mode] = np.array([_count_topics(matches, topic_of) for matches in results_Q])
+            topics_Q[mode] = np.array(
+                [
+                    _count_topics(collection.search_all([asked], top_k=DEPTH, options=BY_TOPIC)[0], topic_of)
+                    if query.documents & topic_of.keys()
+                    else 0
+                    for query, asked in zip(typed.queries, asked_Q, strict=True)
+                ]
+            )
     scores: MetricScores = {}
     for part in PARTS:
         rows = np.flatnonzero([query.is_dev == (part == "dev") for query in typed.queries])
@@ -151,7 +162,13 @@ def _collection_of(documents: Sequence[Document], encode: Encode, split: Split |
 
 
 def _query(query: TypedQuery, vector_D: NDArray[np.float32], mode: Mode) -> Query:
-    return Query(None if mode == "keywords" else vector_D, None if mode == "dense" else query.text)
+    language = language_of(query.text) if query.kind in FAQ else None
+    return Query(
+        None if mode == "keywords" else vector_D,
+        None if mode == "dense" else query.text,
+        prefer=None if language is None else Preference("lang", codes_of(language), PREFERENCE),
+        typing=mode != "dense" and query.kind in UNFINISHED,
+    )
 
 
 def _rank(query: TypedQuery, matches: Sequence[Match]) -> int:

@@ -30,7 +30,7 @@ ARROWS = {
     | {
         *("service.documents.interface", "service.documents.search", "service.documents.store"),
     },
-    "service.documents": {"service.invisible", "service.process.files"},
+    "service.documents": {"service.blending", "service.invisible", "service.process.files"},
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.blending", "service.process", "service.runtime", "service.api.schemas"),

@@ -249,9 +249,7 @@ async def _embedded_queries(
 
 
 def _mode_of(body: SearchRequest, runtime: Runtime) -> Mode:
-    """The mode of a request. Words that are being typed are looked for in any case."""
-    if not body.has_words:
-        return "dense"
+    """The mode of a request that asks by text. Words that are being typed are looked for in any case."""
     return body.mode or ("hybrid" if body.typing else runtime.settings.default_mode)
 
 
@@ -274,7 +272,7 @@ def _min_score_of(body: SearchRequest, runtime: Runtime) -> float | None:
     """
     if not isinstance(body.min_score, str):
         return body.min_score
-    if _mode_of(body, runtime) == "keywords":
+    if body.has_words and _mode_of(body, runtime) == "keywords":
         raise InvalidInput("min_score is auto, a threshold for cosines; a search by keywords has none: send a number")
     if runtime.settings.space:
         raise InvalidInput(
