@@ -136,7 +136,7 @@ async def test_text_that_fails_in_a_pass_leaves_the_others(encoder: Watched, poo
 async def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched, pool: EncoderPool) -> None:
     long = "word " * 99 + "word " * 40
     with pytest.raises(InputError) as caught:
-        await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200], truncate=False)
+        await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200 + " word" * 250], truncate=False)
     assert isinstance(caught.value.cause, TextTooLong)
     assert len((await pool.encode(["still at work"])).embeddings) == 1
 
