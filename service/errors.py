@@ -17,6 +17,7 @@ CrossletError
     │   └── Forbidden       403  a read-only key, or a page of another origin, on a change or a backup
     ├── NotFound            404  unknown document id, collection or route
     ├── MethodNotAllowed    405  the route does not take this method
+    ├── Conflict            409  what the request builds on has changed, or stands in its way
     ├── TooLarge            413  the body is over a limit
     ├── UnknownEncoding     415  the body is compressed, but not with gzip
     ├── Misdirected         421  no keys are set, and Host holds an unknown name
@@ -116,6 +117,10 @@ class MethodNotAllowed(ServiceError):
         self.allow = allow  # the methods that are allowed, as the header lists them
 
 
+class Conflict(ServiceError):
+    """The collection or document is not as the request needs it."""
+
+
 class TooLarge(ServiceError):
     """The request is larger than a limit."""
 
@@ -178,6 +183,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     Forbidden: HttpMapping(403, "Unauthorized"),
     NotFound: HttpMapping(404, "NotFound"),
     MethodNotAllowed: HttpMapping(405, "Validation"),
+    Conflict: HttpMapping(409, "Validation"),
     TooLarge: HttpMapping(413, "TooLarge"),
     UnknownEncoding: HttpMapping(415, "Validation"),
     Misdirected: HttpMapping(421, "Validation"),

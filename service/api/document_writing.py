@@ -3,16 +3,23 @@
 Knows the engine and the collection; shapes no answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from service.api.request import Embedder
-from service.documents.document import Document
+from service.documents.document import Document, StoredDocument
 from service.documents.ingest import join_passages, owners_of, parts_of
+from service.documents.own_fields import OwnFields
 from service.engine.fair_queue import EncodedBatch
-from service.errors import InvalidInput
+from service.errors import Conflict, InvalidInput
 from service.model.passages import Splitter
 from service.runtime import Runtime, Steps
+
+TRIES = 3  # of a change that other changes of the document overtake
+
+Change = Callable[[dict[str, Any], OwnFields | None], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -56,13 +63,20 @@ async def split_documents(
     return in_passages
 
 
-async def write_documents(documents: Sequence[Document], *, embedder: Embedder, runtime: Runtime) -> Written:
+async def write_documents(
+    documents: Sequence[Document],
+    own_fields: OwnFields | None,
+    *,
+    embedder: Embedder,
+    runtime: Runtime,
+    replaced: StoredDocument | None = None,
+) -> Written:
     """Embed documents in their passages, each id at most once, and write those that the model did not fail on.
 
-    Durable on return.
+    Durable on return.  Args: own_fields, replaced: as `Collections.put` has them.
 
     Raises: StorageFull: there is no room for them; nothing changed.  InferenceFailed: the model failed on all.
-            What `Embedder` does.
+            Conflict: as `Collections.put`.  What `Embedder` does.
     """
     owners = owners_of(documents).tolist()
     batch = await embedder.compute(
@@ -78,7 +92,8 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
     if not kept:
         position, error = next(iter(failed.items()))
         raise error.at(_place(position)) from error
-    revision = await runtime.write(runtime.collections.put, runtime.collection_name, kept, vectors_PD)
+    put, name = runtime.collections.put, runtime.collection_name
+    revision = await runtime.write(put, name, kept, vectors_PD, own_fields=own_fields, replaced=replaced)
     truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
     return Written(
         len(kept),
@@ -87,6 +102,54 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
         truncated=[documents[position].id for position in truncated if position not in failed],
         cost=replace(batch, embeddings=vectors_PD, failed=failed, truncated=truncated),
     )
+
+
+async def patch_own_fields(
+    id_: str, change: Change, *, embedder: Embedder, runtime: Runtime
+) -> tuple[int | None, EncodedBatch | None]:
+    """Change a document's own fields; if its text changes with them, embed it anew.
+
+    Returns: the change's revision, None if there is no such document; and the cost where a text was embedded.
+
+    Raises: InvalidInput: the text would be empty or too long, or what `change` raises.  What `write_documents` does.
+            Conflict: other changes of the document came first, `TRIES` times.
+    """
+    collections, name = runtime.collections, runtime.collection_name
+    limit = runtime.settings.max_text_chars
+
+    def rendered(metadata: Mapping[str, Any], own_fields: OwnFields | None) -> str:
+        return "" if own_fields is None else own_fields.text_of({**metadata, "id": id_}, max_chars=limit)
+
+    def change_same_text(before: dict[str, Any]) -> Mapping[str, Any]:
+        own_fields = collections.own_fields(name)
+        after = change(before, own_fields)
+        if rendered(after, own_fields) != rendered(before, own_fields):
+            raise _TextChangesError
+        return after
+
+    for tries_left in reversed(range(TRIES)):
+        with suppress(_TextChangesError):
+            revision = await runtime.write(runtime.collection.update_metadata, id_, change_same_text)
+            return revision, None
+        own_fields = collections.own_fields(name)
+        before = await runtime.read(runtime.collection.get, id_)
+        if before is None:
+            return None, None
+        after = await runtime.read(change, dict(before.metadata), own_fields)
+        changed = [Document(id_, rendered(after, own_fields), after)]
+        changed = await split_documents(changed, embedder, runtime, chunk=None)
+        try:
+            written = await write_documents(changed, own_fields, embedder=embedder, runtime=runtime, replaced=before)
+        except Conflict:
+            if not tries_left:
+                raise
+        else:
+            return written.revision, written.cost
+    raise AssertionError("the last try raises or returns")
+
+
+class _TextChangesError(Exception):
+    """A change of fields changes the text: it must be embedded first."""
 
 
 def _place(position: int) -> str:

@@ -116,6 +116,7 @@ class Upload:
         self.report = UploadReport()
         self._batch = Batch()
         self._full: Batch | None = None  # the batch before it, until that is stored
+        self._own_fields = runtime.collections.own_fields(runtime.collection_name)
         self._read_line = 0  # the number of the last line that was parsed
         self._good_line = 0  # the number of the last line whose document is stored
         self._last_error = ""
@@ -174,12 +175,10 @@ class Upload:
                 if line.number - good_line >= most_bad:
                     return True
                 continue
-            size_bytes = len(line.content or b"")
-            if not self._batch.has_room_for(
-                document, size=size_bytes, most_documents=most_documents, most_size=BATCH_BYTES
-            ):
+            size = max(len(line.content or b""), len(document.text))  # a template may make a text longer than its line
+            if not self._batch.has_room_for(document, size=size, most_documents=most_documents, most_size=BATCH_BYTES):
                 self._full, self._batch = self._batch, Batch()
-            self._batch.add(document, line.number, size=size_bytes)
+            self._batch.add(document, line.number, size=size)
             if self._full is not None:
                 return True
         return False
@@ -193,7 +192,7 @@ class Upload:
                 raise InvalidInput(f"the line has more than {limits.max_body_bytes} bytes (CROSSLET_MAX_BODY_BYTES)")
             if values_of(content) > MAX_VALUES:
                 raise InvalidInput(f"the line has more than {MAX_VALUES} lists, objects and strings")
-            given = document_in(loads(content), max_text_chars=limits.max_text_chars)
+            given = document_in(loads(content), max_text_chars=limits.max_text_chars, own_fields=self._own_fields)
             return Document(given.id, given.text, given.metadata)
         except orjson.JSONDecodeError:
             self._note(self._read_line, not_unicode(content or b"") or "not valid JSON")
@@ -209,7 +208,9 @@ class Upload:
             changed = await self._changed(batch)
             if changed.documents:
                 written = await self._patiently(
-                    lambda: write_documents(changed.documents, embedder=self._embedder, runtime=self._runtime)
+                    lambda: write_documents(
+                        changed.documents, self._own_fields, embedder=self._embedder, runtime=self._runtime
+                    )
                 )
                 self._count(changed, written)
         except (InvalidInput, InferenceFailed, TooLarge) as exc:

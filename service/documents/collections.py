@@ -28,12 +28,13 @@ from service.documents.interface import (
 )
 from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
+from service.documents.own_fields import OwnFields
 from service.documents.search import Search, count_facets
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.index import Addition, VectorIndex
 from service.documents.vectors.snapshots import SnapshotFolder, forget_dropped
-from service.errors import InvalidInput, NotFound, ServiceError, StorageFull
+from service.errors import Conflict, InvalidInput, NotFound, ServiceError, StorageFull
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Collection(DocumentIndex):
         self._live = LiveIndex(store, maintenance, check_memory=capacity.check_memory, upkeep=upkeep)
         with store.snapshot() as snapshot:
             self._documents = snapshot.count()
+            self._own_fields = snapshot.own_fields
 
     def close(self) -> None:
         """Write an index snapshot and close the store. A running build is abandoned."""
@@ -106,6 +108,22 @@ class Collection(DocumentIndex):
 
     def __len__(self) -> int:
         return self._documents
+
+    @property
+    def own_fields(self) -> OwnFields | None:
+        return self._own_fields
+
+    def configure(self, own_fields: OwnFields | None) -> None:
+        with self._live.writing:
+            if own_fields == self._own_fields:
+                return
+            if self._documents:
+                raise Conflict(
+                    f"text and fields are set while a collection is empty; it has {self._documents} documents: load "
+                    "them into another collection, or delete them first"
+                )
+            self._store.catalog.configure(self._store.number, own_fields)
+            self._own_fields = own_fields
 
     def is_chunked(self, wanted: bool | None) -> bool:
         if wanted is not None:
@@ -264,8 +282,42 @@ class Collections:
                 return index.documents_of(ids)
         return {}
 
-    def put(self, name: str, documents: Sequence[Document], vectors_PD: Vectors) -> int:
-        """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`."""
+    def own_fields(self, name: str) -> OwnFields | None:
+        """As `DocumentIndex.own_fields`; a collection that a put will make has none."""
+        index = self._open.get(name)
+        return None if index is None else index.own_fields
+
+    def configure(self, name: str, own_fields: OwnFields | None) -> None:
+        """Set what a collection takes of documents with their own fields; it is made if there is none.
+
+        Raises: as `DocumentIndex.configure` and `_check_new`.
+        """
+        if name in self._open:
+            self._open[name].configure(own_fields)
+        else:
+            self._make(name, own_fields)
+
+    def put(
+        self,
+        name: str,
+        documents: Sequence[Document],
+        vectors_PD: Vectors,
+        *,
+        own_fields: OwnFields | None = None,
+        replaced: StoredDocument | None = None,
+    ) -> int:
+        """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`.
+
+        Args: own_fields: with which they were read.  replaced: the only document's version that was read.
+
+        Raises: Conflict: that has changed meanwhile.
+        """
+        if self.own_fields(name) != own_fields:
+            raise Conflict("the collection's text or fields changed meanwhile; send the documents again")
+        if replaced is not None:
+            now = self.of(name).get(replaced.id)
+            if now is None or now.revision != replaced.revision:
+                raise Conflict("the document changed meanwhile; send the change again")
         if name in self._open:
             return self._open[name].put(documents, vectors_PD)
         self._make(name)
@@ -305,7 +357,7 @@ class Collections:
             f"{DEFAULT_NAME}; leave /collections/{name} out of the path"
         )
 
-    def _make(self, name: str) -> None:
+    def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         """Make an empty collection. Raises: as `_check_new`."""
         self._check_new(name)
 
@@ -404,8 +456,10 @@ class EmbeddedCollections(Collections):
     def _check_new(self, name: str) -> None:
         self._store.catalog.check_new(name, most=self._max_collections)
 
-    def _make(self, name: str) -> None:
-        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
+    def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
+        number = self._store.catalog.create(
+            name, most=self._max_collections, chunks=self._options.chunks, own_fields=own_fields
+        )
         self._add(name, number)
 
     def _drop(self, name: str) -> None:

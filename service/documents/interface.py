@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet, SqlValue
+from service.documents.own_fields import OwnFields
 
 Filter = Mapping[str, object]
 MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -231,6 +232,16 @@ class DocumentIndex(Protocol):
         Raises: InvalidInput: the filter is malformed or takes too long, the results have too many characters, or a
                 query has words where no keywords are kept.
                 NotReady: another process changes the store.
+        """
+
+    @property
+    def own_fields(self) -> OwnFields | None:
+        """What it takes of documents with their own fields; None: documents have id, text and metadata."""
+
+    def configure(self, own_fields: OwnFields | None) -> None:
+        """Set `own_fields`, durably.
+
+        Raises: Conflict: it has documents.  InvalidInput: the documents are where they have no fields of their own.
         """
 
     def is_chunked(self, wanted: bool | None) -> bool:

@@ -15,13 +15,14 @@ HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
 
 # What a room may import beside itself and the errors. Rooms that may import everything are not listed.
-DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("document", "filters", "names")}
+DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("document", "filters", "names", "own_fields")}
 ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model", "service.blending"},
     "service.api.schemas": {
-        *("service.documents.names", "service.documents.filters", "service.invisible", "service.spelling"),
+        *("service.documents.names", "service.documents.filters", "service.documents.own_fields"),
+        *("service.invisible", "service.spelling"),
     },
     "service.documents.keywords": DOCUMENT_TYPES | {"service.invisible"},
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords", "service.process.files"},
@@ -30,13 +31,15 @@ ARROWS = {
     | {
         *("service.documents.interface", "service.documents.search", "service.documents.store"),
     },
-    "service.documents": {"service.blending", "service.invisible", "service.process.files"},
+    "service.documents": {"service.blending", "service.invisible", "service.process.files", "service.spelling"},
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.blending", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
-    "service.documents.readers": {"service.documents.filters", "service.json_parsing"},
+    "service.documents.readers": {
+        *("service.documents.filters", "service.documents.own_fields", "service.json_parsing", "service.spelling"),
+    },
     "service.offline": {
         *("service.document_index", "service.documents", "service.engine", "service.json_parsing", "service.model"),
         *("service.process", "service.runtime", "service.api.schemas", "service.settings"),

@@ -1,4 +1,4 @@
-"""/collections: lists and drops named collections, and has each one's documents and searches below its name."""
+"""/collections: lists, sets up and drops collections, and has each one's documents and searches below its name."""
 
 from typing import Annotated
 
@@ -10,10 +10,11 @@ from service.api.policy import Access, Policy
 from service.api.request import RuntimeDependency
 from service.api.responses import fields_of, json_response
 from service.api.routes import documents, search
-from service.api.routes.openapi import answers
-from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollectionResponse
+from service.api.routes.openapi import BODY_ERRORS, answers
+from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollectionResponse, PutCollectionRequest
 from service.documents.interface import DocumentIndex
 from service.documents.names import LONGEST_NAME
+from service.documents.own_fields import OwnFields
 from service.runtime import Runtime
 
 CollectionInPath = Annotated[
@@ -52,6 +53,26 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
     return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
 
 
+@router.put(
+    "/{collection}",
+    dependencies=NAMED,
+    response_model=CollectionInfo,
+    responses=answers(*BODY_ERRORS, 403, 409, 503, 507),
+    summary="Make or set up a collection",
+)
+@Policy(Access.WRITE, strict=True)
+async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency) -> Response:
+    """Say what the collection takes of documents with their own fields; it is made if there is none.
+
+    With documents in it, only what it says already is accepted.
+    """
+    is_set = body.text is not None or body.fields is not None
+    own_fields = OwnFields.parsed(body.text, body.fields) if is_set else None
+    name = runtime.collection_name
+    await runtime.write(runtime.collections.configure, name, own_fields)
+    return json_response(await runtime.read(_described, name, runtime.collection))
+
+
 @router.delete(
     "/{collection}",
     dependencies=NAMED,
@@ -72,7 +93,9 @@ def described(runtime: Runtime) -> list[dict[str, object]]:
 
 
 def _described(name: str, index: DocumentIndex) -> dict[str, object]:
-    return {"name": name, "documents": len(index), **fields_of(index, "backend", "size_bytes", "recall")}
+    own = index.own_fields
+    settings = {"text": None, "fields": None} if own is None else fields_of(own, "text", "fields")
+    return {"name": name, "documents": len(index), **settings, **fields_of(index, "backend", "size_bytes", "recall")}
 
 
 for route in (*search.router.routes, *documents.router.routes):  # of the default collection

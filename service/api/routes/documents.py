@@ -1,15 +1,16 @@
 """PUT, GET, PATCH and DELETE /documents; listing, counting and deleting by filter."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 
-from service.api.document_writing import split_documents, write_documents
+from service.api.document_writing import patch_own_fields, split_documents, write_documents
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
 from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers, receive_nothing
@@ -29,13 +30,16 @@ from service.api.schemas.documents import (
     PutDocumentsRequest,
     PutDocumentsResponse,
     checked_metadata,
+    document_in,
 )
 from service.api.uploads import Upload
 from service.documents.document import Document
 from service.documents.filters import comparable
 from service.documents.interface import PageRequest
+from service.documents.own_fields import OwnFields
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
+from service.runtime import Runtime, Steps
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
 
@@ -57,7 +61,7 @@ async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
 @router.put(
     "",
     response_model=PutDocumentsResponse,
-    responses=inference(403, 507),
+    responses=inference(403, 409, 507),
     summary="Insert or replace documents",
     openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
@@ -69,7 +73,7 @@ async def put_documents(
 
     A document that is longer than the model reads is split into passages with a vector each, unless `chunk` is false.
 
-    The first documents of a named collection make it.
+    The first documents of a named collection make it. A collection with `text` takes documents with their own fields.
 
     As application/x-ndjson the body may be of any length, with a document a line: they are stored while it arrives,
     and those that are there already are not embedded again.
@@ -77,11 +81,19 @@ async def put_documents(
     If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
     stay. If it fails on all, the request fails.
     """
-    embedder.check_count(len(body.documents), name="documents")
-    _check_ids_differ(body.documents)
-    documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
+    own_fields = runtime.collections.own_fields(runtime.collection_name)
+    given = body.documents
+    if own_fields is not None:
+        embedder.check_count(len(body.own), name="documents")
+        reading = _own_documents(body.own, own_fields, runtime)
+        given = await embedder.prepare(reading, what="reading documents", way_out="send fewer documents")
+    elif not body.documents and body.refusal:
+        raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in body.refusal])
+    embedder.check_count(len(given), name="documents")
+    _check_ids_differ(given)
+    documents = [Document(document.id, document.text, document.metadata) for document in given]
     documents = await split_documents(documents, embedder, runtime, chunk=body.chunk)
-    written = await write_documents(documents, embedder=embedder, runtime=runtime)
+    written = await write_documents(documents, own_fields, embedder=embedder, runtime=runtime)
     answer: dict[str, object] = {"upserted": written.stored, "revision": written.revision}
     if written.truncated:
         answer["truncated"] = written.truncated
@@ -177,19 +189,30 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
 @router.patch(
     "/{document_id:path}",
     response_model=PatchDocumentResponse,
-    responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
+    responses=inference(403, 404, 409, 507),
     summary="Change a document's metadata",
 )
 @Policy(Access.WRITE, strict=True)
 async def patch_document(
-    request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
+    request: Request,
+    document_id: DocumentIdInPath,
+    body: PatchDocumentRequest,
+    embedder: EmbedderDependency,
+    runtime: RuntimeDependency,
 ) -> Response:
-    """Change some of a document's metadata. Its text stays, and nothing is embedded."""
+    """Change some of a document's metadata. Its text stays, and nothing is embedded.
+
+    In a collection with `text`, these are its own fields: if the text that they make changes, it is embedded.
+    """
+    id_ = _id_in(request)
     change = partial(patched, patch=body.metadata, max_bytes=runtime.settings.max_body_bytes)
-    revision = await runtime.write(runtime.collection.update_metadata, _id_in(request), change)
+    if runtime.collections.own_fields(runtime.collection_name) is None:
+        revision, cost = await runtime.write(runtime.collection.update_metadata, id_, change), None
+    else:
+        revision, cost = await patch_own_fields(id_, change, embedder=embedder, runtime=runtime)
     if revision is None:
         raise NotFound("no document has this id")
-    return json_response({"revision": revision})
+    return json_response({"revision": revision}, headers=None if cost is None else cost_headers(cost))
 
 
 @router.delete(
@@ -205,6 +228,24 @@ async def delete_document(request: Request, document_id: DocumentIdInPath, runti
     if not deleted:
         raise NotFound("no document has this id")
     return json_response({"deleted": deleted})
+
+
+def _own_documents(documents: Sequence[object], own_fields: OwnFields, runtime: Runtime) -> Steps[list[DocumentIn]]:
+    """Read documents with their own fields, step by step. Raises: InvalidInput: one is none; they are too long."""
+    settings, given, chars = runtime.settings, [], 0
+    for position, fields in enumerate(documents):
+        try:
+            given.append(document_in(fields, max_text_chars=settings.max_text_chars, own_fields=own_fields))
+        except InvalidInput as exc:
+            raise exc.at(f"documents[{position}]:") from exc
+        chars += len(given[-1].text)
+        if chars > settings.max_body_bytes:  # a template may repeat what a body has once
+            raise InvalidInput(
+                f"the texts of documents have more than {settings.max_body_bytes} characters up to position "
+                f"{position} (CROSSLET_MAX_BODY_BYTES); send fewer documents"
+            )
+        yield
+    return given
 
 
 def _check_ids_differ(documents: list[DocumentIn]) -> None:
@@ -266,12 +307,18 @@ def merged(before: object, patch: object) -> Any:
     return after
 
 
-def patched(before: dict[str, Any], patch: Mapping[str, Any], *, max_bytes: int) -> dict[str, Any]:
-    """Return the patched metadata of a document.
+def patched(
+    before: dict[str, Any], own_fields: OwnFields | None = None, *, patch: Mapping[str, Any], max_bytes: int
+) -> dict[str, Any]:
+    """Return the patched metadata of a document. own_fields: what is kept of its own fields; None: it has none.
 
-    Raises: InvalidInput: they are over a limit, which many small patches could pass.
+    Raises: InvalidInput: they are over a limit, which many small patches could pass; or the id would change.
     """
     after: dict[str, Any] = checked_metadata(merged(before, patch))
+    if own_fields is not None:
+        if "id" in patch:
+            raise InvalidInput("metadata.id: an id stays; put the document with the other id, and delete this one")
+        after = own_fields.kept(after)
     size_bytes = len(orjson.dumps(after))
     if size_bytes > max_bytes:
         raise InvalidInput(

@@ -14,6 +14,7 @@ DESCRIPTIONS: dict[int | str, str] = {
     403: "A read-only key, or a page of another origin, may neither change nor back up documents.",
     404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
+    409: "The collection has documents, or it or the document changed meanwhile.",
     413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or could never fit in memory.",
     415: "The body is compressed, but not with gzip.",
     421: "No keys are set, and Host is neither an address, localhost nor one of CROSSLET_ALLOWED_HOSTS.",

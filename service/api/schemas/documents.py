@@ -1,13 +1,25 @@
 """The JSON of documents and their counts, field by field. Limits that are settings are checked by the routes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, optional, whole_example
 from service.documents.filters import inexact
+from service.documents.own_fields import OwnFields, listed
 from service.errors import InvalidInput
 
 FILTER_EXAMPLES = [
@@ -103,13 +115,20 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"metadata: {exc}") from exc
 
 
-def document_in(fields: object, *, max_text_chars: int) -> DocumentIn:
+DOCUMENT_ID = TypeAdapter(DocumentId)
+
+
+def document_in(fields: object, *, max_text_chars: int, own_fields: OwnFields | None = None) -> DocumentIn:
     """Return the document that a line of a file or body holds.
+
+    own_fields: what the collection takes of documents with their own fields; None: they have id, text and metadata.
 
     Raises: InvalidInput: it is none; the message names the field and the rule, never the value.
     """
     if not isinstance(fields, dict):
         raise InvalidInput("not a JSON object")
+    if own_fields is not None:
+        return _own_document(fields, own_fields, max_text_chars)
     try:
         document = DocumentIn.model_validate(fields)
     except ValidationError as exc:
@@ -123,10 +142,38 @@ def document_in(fields: object, *, max_text_chars: int) -> DocumentIn:
     return document
 
 
+def _own_document(fields: dict[str, Any], own_fields: OwnFields, max_text_chars: int) -> DocumentIn:
+    id_ = fields.get("id")
+    if id_ is None:
+        raise InvalidInput(f"id: Field required; the document has {listed(list(fields)) or 'no fields'}")
+    try:
+        id_ = DOCUMENT_ID.validate_python(str(id_) if type(id_) is int else id_)
+    except ValidationError as exc:
+        raise InvalidInput(f"id: {exc.errors()[0]['msg'].removeprefix('Value error, ')}") from exc
+    metadata = checked_metadata(own_fields.kept(fields))
+    text = own_fields.text_of(fields, max_chars=max_text_chars)
+    return DocumentIn.model_construct(id=id_, text=text, metadata=metadata)
+
+
+class OrOwnFields:
+    """Says in OpenAPI that a document may have its own fields."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        own = {
+            "title": "OwnDocument",
+            "description": "A document with its own fields, in a collection with `text`. An id may be a whole number.",
+            "type": "object",
+            "properties": {"id": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+            "required": ["id"],
+            "additionalProperties": True,
+        }
+        return {"anyOf": [handler(schema), own]}
+
+
 class PutDocumentsRequest(Strict):
     """Documents to insert or replace."""
 
-    documents: Listed[DocumentIn] = described(
+    documents: Listed[Annotated[DocumentIn, OrOwnFields()]] = described(
         "Each id at most once.", [{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]
     )
     chunk: Flag | None = optional(
@@ -134,6 +181,36 @@ class PutDocumentsRequest(Strict):
         "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",
         True,
     )
+    _own: list[object] = PrivateAttr(default_factory=list)
+    _refusal: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _may_have_own_fields(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Keep documents that are refused: the route knows whether the collection takes their own fields."""
+        try:
+            return handler(given)
+        except ValidationError as exc:
+            if not isinstance(given, dict) or not isinstance(documents := given.get("documents"), list):
+                raise
+            with suppress(ValidationError):
+                kept = handler(given | {"documents": []})
+                kept._own, kept._refusal = documents, [dict(error) for error in exc.errors(include_url=False)]
+                return kept
+            raise
+
+    @property
+    def refusal(self) -> list[dict[str, Any]]:
+        """Pydantic's errors of documents that do not have id, text and metadata."""
+        return self._refusal
+
+    @property
+    def own(self) -> Sequence[object]:
+        """The documents with their own fields, as they were sent."""
+        return self._own or [
+            {name: getattr(document, name) for name in DocumentIn.model_fields if name in document.model_fields_set}
+            for document in self.documents
+        ]
 
 
 class FailedDocument(BaseModel):

@@ -4,9 +4,12 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from service.api.schemas.embed import described
+from service.api.schemas.embed import Listed, Strict, described, optional
 
-SHOP = {"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}
+SHOP = {
+    **{"name": "shop", "text": "{title}. {description}", "fields": ["price"]},
+    **{"backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0},
+}
 
 
 class SpaceInfo(BaseModel):
@@ -95,6 +98,11 @@ class CollectionInfo(SearchedInfo):
     """A named set of documents, and the index over it."""
 
     name: str = described("Its name.", "shop")
+    text: str | None = described(
+        "The template of a document's text, of documents with their own fields; null: they have id, text and metadata.",
+        "{title}. {description}",
+    )
+    fields: list[str] | None = described("Fields kept beside those of `text`; null: all.", ["price"])
 
 
 class InfoResponse(BaseModel):
@@ -158,6 +166,20 @@ class CollectionsOut(BaseModel):
     """All collections."""
 
     collections: list[CollectionInfo] = described("By age, `default` first.", [SHOP])
+
+
+class PutCollectionRequest(Strict):
+    """What a collection takes of documents with their own fields."""
+
+    text: str | None = optional(
+        "Makes the text that is embedded and found: {title} is a field, {a.b} a field within another, {{ a brace. "
+        "null: documents have id, text and metadata.",
+        "{title}. {description}",
+    )
+    fields: Listed[str] | None = optional(
+        "Fields to keep as metadata, beside those of `text`; null: all. Filters use them, and results have them.",
+        ["price", "lang"],
+    )
 
 
 class DropCollectionResponse(BaseModel):

@@ -36,6 +36,7 @@ from service.documents.milvus.rows import (
     to_row,
     to_vector,
 )
+from service.documents.own_fields import OwnFields
 from service.documents.search import CHARS_A_NUMBER, check_chars, is_filter_alone, page_of
 from service.errors import InvalidInput
 
@@ -51,6 +52,7 @@ class MilvusIndex(DocumentIndex):
 
     backend = "milvus"
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
+    own_fields = None
 
     def __init__(self, connection: MilvusConnection) -> None:
         self._milvus = connection
@@ -66,6 +68,10 @@ class MilvusIndex(DocumentIndex):
 
     def __len__(self) -> int:
         return self._milvus.count()
+
+    def configure(self, own_fields: OwnFields | None) -> None:
+        if own_fields is not None:
+            raise embedded_only("collections have text and fields", "put documents with id, text and metadata")
 
     def is_chunked(self, wanted: bool | None) -> bool:
         if wanted:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.names import check_name
+from service.documents.own_fields import OwnFields
 from service.documents.store.connections import StoreConnections, commit
-from service.documents.store.schema import DEFAULT, settings_of
+from service.documents.store.schema import DEFAULT, configured, settings_of
 from service.errors import StartError, StorageFull
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
@@ -51,10 +52,11 @@ class Catalog:
                 "(CROSSLET_MAX_COLLECTIONS): drop one first"
             )
 
-    def create(self, name: str, *, most: int, chunks: bool = True) -> int:
+    def create(self, name: str, *, most: int, chunks: bool = True, own_fields: OwnFields | None = None) -> int:
         """Make an empty collection, durably. Return its number.
 
-        chunks: whether its documents are split into passages where nothing else is said.
+        Args: chunks: whether its documents are split into passages where nothing else is said.
+              own_fields: what it takes of documents with their own fields; None: it takes id, text and metadata.
 
         Raises: as `check_new`.
         """
@@ -62,10 +64,21 @@ class Catalog:
         writer = self._store.writer
         with self._store.change() as revision:
             insert = "INSERT INTO collections (name, revision, documents, settings) VALUES (?, ?, 0, ?)"
-            number = writer.execute(insert, (name, revision, settings_of(chunks=chunks))).lastrowid or 0
+            settings = settings_of(chunks=chunks, own_fields=own_fields)
+            number = writer.execute(insert, (name, revision, settings)).lastrowid or 0
             KeywordIndex(writer, number).create()
             commit(writer, revision)
         return number
+
+    def configure(self, number: int, own_fields: OwnFields | None) -> None:
+        """Set what a collection takes of documents with their own fields, durably; its documents stay as they are."""
+        writer = self._store.writer
+        with self._store.change() as revision:
+            query = "SELECT settings FROM collections WHERE collection = ?"
+            (settings,) = writer.execute(query, (number,)).fetchone()
+            values = (configured(settings, own_fields), number)
+            writer.execute("UPDATE collections SET settings = ? WHERE collection = ?", values)
+            commit(writer, revision)
 
     def drop(self, number: int) -> None:
         """Remove a collection with all that it holds, in one transaction: a crash leaves all of it, or nothing.

@@ -2,7 +2,8 @@
 
 collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
              `chunk`, whether documents are split into passages where a client does not say; `has_passages`, whether a
-             passage may have another number than its document's row. `default` is the first
+             passage may have another number than its document's row; `text` and `fields`, of documents with their own
+             fields (`service/documents/own_fields.py`). `default` is the first
 documents    id, text, metadata (JSON), revision of its last change, checksum; whether the model read only the beginning
              of a passage (NULL: unknown)
 passages     vectors (little-endian float32) of the parts of documents, in order; a short document has one passage
@@ -20,8 +21,9 @@ from service.documents.filters import FIELD_RULES, comparable, replace_fields
 from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.names import DEFAULT_NAME
+from service.documents.own_fields import OwnFields
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 DEFAULT = 1  # number of the collection that is always there
 # `schema_check` compares a store with these statements, letter by letter: a change of one needs a new version.
 FIELDS = """
@@ -106,9 +108,22 @@ def _create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunk
     connection.execute("COMMIT")
 
 
-def settings_of(*, chunks: bool) -> str:
+def settings_of(*, chunks: bool, own_fields: OwnFields | None = None) -> str:
     """Return the settings of a new collection."""
-    return orjson.dumps({"chunk": chunks}).decode()
+    return configured(orjson.dumps({"chunk": chunks}).decode(), own_fields)
+
+
+def configured(settings: str, own_fields: OwnFields | None) -> str:
+    """Return settings with other ones for documents with their own fields."""
+    others = {name: value for name, value in orjson.loads(settings).items() if name not in {"text", "fields"}}
+    own = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
+    return orjson.dumps(others | own).decode()
+
+
+def own_fields_of(settings: str) -> OwnFields | None:
+    """Return what settings say of documents with their own fields. Raises: InvalidInput: no release wrote that."""
+    stored = orjson.loads(settings)
+    return OwnFields.parsed(stored["text"], stored.get("fields")) if "text" in stored else None
 
 
 def _renew_keywords(connection: sqlite3.Connection) -> None:

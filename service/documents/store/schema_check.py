@@ -16,8 +16,8 @@ import orjson
 from service.documents.keywords.index import KeywordIndex
 from service.documents.names import DEFAULT_NAME, NAME
 from service.documents.store.connections import REVISION_SUFFIX
-from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts
-from service.errors import StoreError
+from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts, own_fields_of
+from service.errors import InvalidInput, StoreError
 
 LARGEST_NUMBER = 2**53 - 1  # JSON readers round larger ones
 LARGEST_RESTORED = 2**40  # some decades of writes; a restored store needs room to grow
@@ -161,6 +161,12 @@ def _collection_faults(connection: sqlite3.Connection, revision: int, largest: i
 def _is_settings(text: object) -> bool:
     try:
         settings = orjson.loads(text) if isinstance(text, str) else None
-    except orjson.JSONDecodeError:
+        if not isinstance(settings, dict) or not all(isinstance(settings.get(name, False), bool) for name in SETTINGS):
+            return False
+        template, fields = settings.get("text", ""), settings.get("fields") or []
+        if not isinstance(template, str) or not isinstance(fields, list) or {*map(type, fields)} - {str}:
+            return False
+        own_fields_of(str(text))
+    except (orjson.JSONDecodeError, InvalidInput):
         return False
-    return isinstance(settings, dict) and all(isinstance(settings.get(name, False), bool) for name in SETTINGS)
+    return True

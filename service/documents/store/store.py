@@ -22,9 +22,10 @@ from service.documents.document import Page, Rows, Span, StoredDocument, Vectors
 from service.documents.filters import FILTERABLE, Condition, Facet, Scalar, comparable, count_values
 from service.documents.keywords.index import RARITY, KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
+from service.documents.own_fields import OwnFields
 from service.documents.store.catalog import Catalog, snapshots_key
 from service.documents.store.connections import StoreConnections, checksum, damaged_document, sqlite_errors
-from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank
+from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank, own_fields_of
 from service.documents.store.schema_check import check_facts, check_numbers, check_schema
 from service.documents.store.transaction import Transaction, rows_of
 from service.errors import Damaged, InvalidInput, NotFound, StoreError
@@ -192,6 +193,11 @@ class Snapshot:
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said."""
         return bool(self._setting("json_extract(settings, '$.chunk')"))
+
+    @property
+    def own_fields(self) -> OwnFields | None:
+        """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
+        return own_fields_of(self._setting("settings"))
 
     @property
     def has_own_numbers(self) -> bool:

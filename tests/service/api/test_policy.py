@@ -27,7 +27,8 @@ WRITES = {
     if policy_of(route).access is Access.WRITE
 }
 CONTROL_CHARACTERS = ["%0A", "%0a", "%0D", "%0D%0A", "%00", "%09", "%1F", "%7F", "%C2%85", "%C2%9F"]
-BODIES = {
+BODIES: dict[str, dict[str, object]] = {
+    "": {},  # of /collections/shop
     "/documents": {"documents": [{"id": "new", "text": TEXTS[0]}]},
     "/documents/delete": {"ids": ["de/1"]},
     "/documents/de/1": {"metadata": {"changed": True}},
@@ -67,7 +68,7 @@ def spellings(path: str) -> list[str]:
 def test_every_route_that_writes_is_tried_here() -> None:
     of_one = {("PUT", ""), ("POST", "/delete"), ("PATCH", "/de/1"), ("DELETE", "/de/1")}
     of_all = {(method, f"{base}/documents{path}") for method, path in of_one for base in ("", "/collections/shop")}
-    assert {*of_all, ("POST", "/backup"), ("DELETE", "/collections/shop")} == WRITES
+    assert {*of_all, ("POST", "/backup"), ("DELETE", "/collections/shop"), ("PUT", "/collections/shop")} == WRITES
 
 
 def test_the_description_has_403_where_a_full_key_is_needed(locked: TestClient) -> None:

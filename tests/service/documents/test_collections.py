@@ -8,7 +8,8 @@ import pytest
 from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Query
-from service.errors import InvalidInput, NotFound, StorageFull
+from service.documents.own_fields import OwnFields
+from service.errors import Conflict, InvalidInput, NotFound, StorageFull
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from tests.service.documents.stores import (
@@ -85,6 +86,59 @@ def test_collections_survive_restart_and_crash(collections: Collections, tmp_pat
         put(again, "shop", b="two")
     with closing(opened(tmp_path)) as again:
         assert found(again, "shop", Query(words="one two")) == ["one", "two"]
+
+
+def test_settings_survive_a_crash_with_their_collection(collections: Collections, tmp_path: Path) -> None:
+    own = OwnFields.parsed("{标题}", ["price"])
+    collections.configure("shop", own)
+    collections.configure("default", own)
+    collections.put("shop", [Document("a", "x", {})], unit_vectors(1), own_fields=own)
+    collections._open["shop"]._live.rest()
+    collections._store.close()  # no snapshot, no goodbye
+    with closing(opened(tmp_path)) as again:
+        assert [again.own_fields(name) for name in ("default", "shop", "other")] == [own, own, None]
+        with pytest.raises(Conflict, match="it has 1 documents"):
+            again.configure("shop", None)
+        again.configure("default", None)
+        assert again.drop("shop") == 1
+        again.configure("shop", None)
+    with closing(opened(tmp_path)) as again:
+        assert [again.own_fields(name) for name in ("default", "shop")] == [None, None]
+
+
+def test_a_collection_is_made_with_its_settings_or_not_at_all(
+    collections: Collections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageFull("full")
+
+    monkeypatch.setattr("service.documents.store.catalog.commit", full)
+    with pytest.raises(StorageFull):
+        collections.configure("shop", OwnFields.parsed("{a}", None))
+    with pytest.raises(StorageFull):
+        collections.configure("default", OwnFields.parsed("{a}", None))
+    assert collections.own_fields("default") is None
+    collections._store.close()
+    with closing(opened(tmp_path)) as again:
+        assert [*again.named()] == ["default"]
+        assert again.own_fields("default") is None
+
+
+def test_documents_read_by_other_settings_are_not_put(collections: Collections) -> None:
+    own, other = OwnFields.parsed("{a}", None), OwnFields.parsed("{a}", [])
+    collections.configure("shop", own)
+    for read_by in (None, other):
+        with pytest.raises(Conflict, match="text or fields changed meanwhile"):
+            collections.put("shop", [Document("a", "x", {})], unit_vectors(1), own_fields=read_by)
+    with pytest.raises(Conflict, match="text or fields changed meanwhile"):
+        collections.put("gone", [Document("a", "x", {})], unit_vectors(1), own_fields=own)
+    assert [*collections.named()] == ["default", "shop"]
+    put(collections, "default", a="x")
+    stored = collections.of("default").get("a")
+    put(collections, "default", a="y")
+    with pytest.raises(Conflict, match="the document changed meanwhile"):
+        collections.put("default", [Document("a", "z", {})], unit_vectors(1), replaced=stored)
+    assert found(collections, "default", Query(words="y")) == ["y"]
 
 
 def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Preference, Query, ResultOptions, SortField
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.filters import _sortable, searchable, to_expression
+from service.documents.own_fields import OwnFields
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
@@ -132,6 +133,7 @@ def searched(index: DocumentIndex, query: Query, **options: Any) -> object:
         (lambda index: read_page(index, truncated=True), "leave truncated out"),
         (lambda index: index.counts(["lang"], most_values=2), "leave facets out"),
         (lambda index: index.is_chunked(True), "leave chunk out"),
+        (lambda index: index.configure(OwnFields.parsed("{title}", None)), "put documents with id, text and metadata"),
         (lambda index: index.search_all([Query()], top_k=5), "send a query"),
         (lambda index: searched(index, Query(EAST), group_by="lang"), "leave group_by out"),
         (lambda index: searched(index, Query(EAST), sort=(SortField("price"),)), "leave sort out"),
@@ -145,6 +147,8 @@ def test_what_milvus_lacks_is_refused_with_the_way_out(
     with pytest.raises(InvalidInput, match=rf"beside embedded documents only; .*Milvus.*CROSSLET_INDEX.*{way_out}"):
         use(index)
     assert not index.is_chunked(None)
+    index.configure(None)
+    assert index.own_fields is None
 
 
 def test_a_range_within_too_many_lists_is_refused(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:

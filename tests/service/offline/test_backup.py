@@ -232,6 +232,6 @@ def test_what_is_no_sound_backup_is_refused_and_the_store_stays(source: Path, co
         connection.execute("UPDATE store SET value = '99' WHERE key = 'schema_version'")
         connection.commit()
         newer = connection.serialize()
-    refused(newer, "has schema 99; this crosslet reads 7")
+    refused(newer, "has schema 99; this crosslet reads 8")
     with pytest.raises(StartError, match="is the document store itself"):
         restore(source / STORE, source / STORE, force=True)
