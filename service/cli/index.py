@@ -49,6 +49,7 @@ def print_stats(options: argparse.Namespace, settings: Settings) -> None:
     size_bytes = size_on_disk(path)  # reading adds files of its own
     with open_store_file(path) as store:
         file = store.named(options.collection)
+        own = file.own_fields
         facts = {
             "documents": file.count(),
             "passages": file.passages(),
@@ -60,6 +61,8 @@ def print_stats(options: argparse.Namespace, settings: Settings) -> None:
             "revision": file.revision,
             "schema_version": file.schema_version,
             "languages": file.languages(),
+            "text": None if own is None else own.text,
+            "fields": None if own is None else own.fields,
         }
     print_json(facts, option=orjson.OPT_INDENT_2)
 

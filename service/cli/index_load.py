@@ -14,8 +14,10 @@ from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.documents.document import Span
+    from service.documents.document import Document, Span
     from service.documents.ingest import Report
+    from service.documents.own_fields import OwnFields
+    from service.documents.readers.records import Record
     from service.documents.readers.sources import Source
     from service.offline.loading import Load
 
@@ -33,7 +35,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     from service.offline.embedding import load_stored_model
     from service.offline.output import tell
 
-    opened = _open(options)
+    opened, wanted = _open(options), _wanted_fields(options)
     encoder, _, engine = load_stored_model(settings, options.engine)
     with opened as source:
         try:
@@ -46,10 +48,13 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
             _build_through_service(options, settings)
             return
         with closing(collection):
+            if wanted is not None:
+                collection.configure(wanted)
+            own_fields = collection.own_fields
             chunk = settings.chunk if options.chunk is None else options.chunk
             split = encoder.splitter.split if collection.is_chunked(chunk) else None
-            with _loading(source, options, settings, split) as load:
-                load.run(source.records, collection, engine)
+            with _loading(source, options, settings, split, own_fields) as load:
+                load.run(source.records(own_fields), collection, engine)
     _finish(load.report, source.name)
 
 
@@ -65,12 +70,16 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
     if options.chunk is not None:
         raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
     full, _ = settings.keys()
+    wanted = _wanted_fields(options)
     with (
         ServiceClient(options.url, collection=options.collection, key=min(full, default=None)) as client,
         _open(options) as source,
-        _loading(source, options, settings) as load,
     ):
-        load.run_through(client, source.records)
+        if wanted is not None:
+            client.configure(wanted)
+        own_fields = wanted or client.own_fields()
+        with _loading(source, options, settings, own_fields=own_fields) as load:
+            load.run_through(client, source.records(own_fields), has_own_fields=own_fields is not None)
     _finish(load.report, source.name)
 
 
@@ -86,8 +95,10 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     from service.offline.output import progress
     from service.offline.vector_import import VectorImport, check_model, open_vector_file
 
+    def read(record: "Record") -> "Document":
+        return to_document(record, max_text_chars=settings.max_text_chars, own_fields=collection.own_fields)
+
     vectors = open_vector_file(options.vectors)
-    read = functools.partial(to_document, max_text_chars=settings.max_text_chars)
     work = VectorImport(options.documents, vectors, read=read)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, name=options.collection)
@@ -100,6 +111,14 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
         with progress("import", total=vectors.count, unit="documents") as bar:
             work.load(collection, advance=bar.update)
     sys.stderr.write(f"{work.report}\n")
+
+
+def _wanted_fields(options: argparse.Namespace) -> "OwnFields | None":
+    """Return the settings of the collection that the options name. Raises: InvalidInput: they are malformed."""
+    from service.documents.own_fields import OwnFields
+
+    fields = None if options.fields is None else [name.strip() for name in options.fields.split(",") if name.strip()]
+    return None if options.text is None and fields is None else OwnFields.parsed(options.text, fields)
 
 
 def _open(options: argparse.Namespace) -> "AbstractContextManager[Source]":
@@ -118,6 +137,7 @@ def _loading(
     options: argparse.Namespace,
     settings: Settings,
     split: "Callable[[str], tuple[Span, ...]] | None" = None,
+    own_fields: "OwnFields | None" = None,
 ) -> Iterator["Load"]:
     """Show the progress of a load. Errors about a line begin with the file's name."""
     from service.offline.loading import Load, to_document
@@ -134,7 +154,8 @@ def _loading(
             bar.set_postfix_str(f"{report.total} documents", refresh=False)
             bar.update(read - bar.n)
 
-        read = functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split)
+        limit = settings.max_text_chars
+        read = functools.partial(to_document, max_text_chars=limit, split=split, own_fields=own_fields)
         load = Load(read, on_bad_line, tell, advance)
         try:
             with _interruptible(load.report):
@@ -184,6 +205,12 @@ BUILD = Subcommand(
             metavar="COLUMN=TYPE,..",
             help="types of a CSV's columns: text, int, float, bool, json; auto: by the first rows (default: text)",
         ),
+        argument(
+            "--text",
+            metavar="TEMPLATE",
+            help="documents have their own fields, and the text is made of them: '{title}. {description}'",
+        ),
+        argument("--fields", metavar="NAME,..", help="fields to keep beside those of --text (default: all)"),
         ENGINE,
         COLLECTION,
     ],

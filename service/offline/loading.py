@@ -16,7 +16,8 @@ import orjson
 from service.api.schemas.documents import document_in
 from service.documents.document import Document, Span, Vectors, named
 from service.documents.ingest import Batch, DocumentSink, Report, changes, join_passages, parts_of, place
-from service.documents.readers.records import EXPORTED, Record
+from service.documents.own_fields import EXPORTED, OwnFields
+from service.documents.readers.records import Record
 from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import Engine
 from service.offline.service_client import NothingStoredError, ServiceClient
@@ -26,17 +27,21 @@ BATCH_CHARS = 1_000_000  # long texts make smaller batches
 
 
 def to_document(
-    record: Record, *, max_text_chars: int, split: Callable[[str], tuple[Span, ...]] | None = None
+    record: Record,
+    *,
+    max_text_chars: int,
+    split: Callable[[str], tuple[Span, ...]] | None = None,
+    own_fields: OwnFields | None = None,
 ) -> Document:
     """Return the document of a record, with its metadata as the store would return them.
 
-    split: gives the passages of a text; None: documents stay whole.
+    Args: split: gives the passages of a text; None: documents stay whole.  own_fields: as `document_in` has them.
     Raises: InvalidInput: it is not a valid document; the message names the field and the limit, never the text.
     """
     if record.fault is not None:
         raise InvalidInput(record.fault)
     fields = {key: value for key, value in record.fields.items() if key not in EXPORTED}
-    given = document_in(fields, max_text_chars=max_text_chars)
+    given = document_in(fields, max_text_chars=max_text_chars, own_fields=own_fields)
     try:
         metadata: dict[str, Any] = orjson.loads(orjson.dumps(given.metadata))  # turns a column's dates into text
     except TypeError as exc:
@@ -90,8 +95,10 @@ class Load:
                 self.advance(batch.read, self.report)
         return self.report
 
-    def run_through(self, client: ServiceClient, records: Iterable[Record]) -> Report:
+    def run_through(self, client: ServiceClient, records: Iterable[Record], *, has_own_fields: bool) -> Report:
         """Send every document to a service, which compares and embeds; each batch is on its disk before the next.
+
+        has_own_fields: as `ServiceClient.put` has it.
 
         Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StartError: as `ServiceClient.put`.
         """
@@ -101,7 +108,7 @@ class Load:
             if not batch.documents:
                 continue
             try:
-                answer = client.put(batch.documents)
+                answer = client.put(batch.documents, has_own_fields=has_own_fields)
             except NothingStoredError as exc:
                 self.on_failed(f"lines {batch.lines[0]} to {batch.lines[-1]}: {exc}")
                 answer = {"upserted": 0, "unchanged": 0, "failed_lines": len(batch.lines)}

@@ -139,6 +139,7 @@ class Reembedding:
             number = store.catalog.number_of(row.name)
             if number is None:
                 number = store.catalog.create(row.name, most=sys.maxsize, chunks=file.chunks)
+            store.catalog.configure(number, file.own_fields)
             copied = store.of(number)
             _delete_moved(copied, file)
             work = Load(self._as_it_is, _refuse, partial(self._fail, where(row.name)), advance, report)

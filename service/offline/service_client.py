@@ -10,11 +10,13 @@ import orjson
 
 from service.documents.document import Document
 from service.documents.names import DEFAULT_NAME
+from service.documents.own_fields import OwnFields
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
 TIMEOUT_S = 600.0  # of one answer: a busy service may take long over a batch
 PATIENCE_S = 60.0  # for a service that is full, starts again, or cannot be reached for a while
+JSON = "application/json"
 AGAIN = frozenset({429, 502, 503, 504})
 
 
@@ -43,9 +45,9 @@ class ServiceClient:
             raise InvalidInput("the address holds a user or a password; set CROSSLET_API_KEYS instead")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
-        self._path = parts.path.rstrip("/")
-        if collection != DEFAULT_NAME:
-            self._path += f"/collections/{quote(collection, safe='')}"
+        self._collection_path = f"/collections/{quote(collection, safe='')}"
+        self._prefix = parts.path.rstrip("/")
+        self._documents_path = "" if collection == DEFAULT_NAME else self._collection_path
         self._url = url
         self._patience_s = patience_s
         self._was_reached = False
@@ -57,14 +59,43 @@ class ServiceClient:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def put(self, documents: Sequence[Document]) -> dict[str, Any]:
+    def own_fields(self) -> OwnFields | None:
+        """Return what the collection takes of documents with their own fields; None: nothing, or there is none.
+
+        Raises: StartError: the service cannot be reached or asked.
+        """
+        status, answer = self._answered("GET", self._collection_path, b"", JSON)
+        if status not in {200, 404}:
+            raise self._refusal(status, str(answer.get("error", "it has no collections")))
+        text = answer.get("text")
+        return None if text is None else OwnFields.parsed(text, answer["fields"])
+
+    def configure(self, own_fields: OwnFields) -> None:
+        """Set what the collection takes; it is made if there is none.
+
+        Raises: InvalidInput: the service refuses it.  StartError: it cannot be reached or asked.
+        """
+        body = orjson.dumps({"text": own_fields.text, "fields": own_fields.fields})
+        status, answer = self._answered("PUT", self._collection_path, body, JSON)
+        if status != 200:
+            said = str(answer.get("error", "it has no collections"))
+            raise InvalidInput(said) if status in {409, 422, 507} else self._refusal(status, said)
+
+    def put(self, documents: Sequence[Document], *, has_own_fields: bool = False) -> dict[str, Any]:
         """Store documents. Return the service's answer; what it refuses is in it, by line.
+
+        has_own_fields: whether the collection takes them, not id, text and metadata.
 
         Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
         """
-        lines = ({"id": document.id, "text": document.text, "metadata": document.metadata} for document in documents)
+        lines = (
+            {"id": document.id, **document.metadata}
+            if has_own_fields
+            else {"id": document.id, "text": document.text, "metadata": document.metadata}
+            for document in documents
+        )
         body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
-        status, answer = self._answered("PUT", "/documents", body, "application/x-ndjson")
+        status, answer = self._answered("PUT", f"{self._documents_path}/documents", body, "application/x-ndjson")
         if status == 200 and isinstance(answer.get("lines"), int):
             return answer
         said = str(answer.get("error", "it does not take lines of documents"))
@@ -77,7 +108,7 @@ class ServiceClient:
 
         Raises: InvalidInput: the service refuses what is asked.  StartError: it cannot be reached or asked.
         """
-        status, answer = self._answered("POST", "/search", orjson.dumps(body), "application/json")
+        status, answer = self._answered("POST", f"{self._documents_path}/search", orjson.dumps(body), JSON)
         if status == 200 and isinstance(answer.get("results"), list):
             return answer
         said = str(answer.get("error", "it does not search documents"))
@@ -111,7 +142,7 @@ class ServiceClient:
         return status, fields
 
     def _asked(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, float, bytes]:
-        self._connection.request(method, self._path + path, body, {"content-type": content_type} | self._key)
+        self._connection.request(method, self._prefix + path, body, {"content-type": content_type} | self._key)
         response = self._connection.getresponse()
         answer = response.read()
         self._was_reached = True

@@ -17,10 +17,11 @@ import orjson
 
 from service.documents.document import Span, named
 from service.documents.names import DEFAULT_NAME, where
+from service.documents.own_fields import OwnFields
 from service.documents.store.catalog import CollectionRow, listed, unknown
 from service.documents.store.connections import REPAIR, checksum, connect, read_mode
 from service.documents.store.locking import check_lone
-from service.documents.store.schema import DEFAULT
+from service.documents.store.schema import DEFAULT, own_fields_of
 from service.documents.store.schema import facts as facts_of
 from service.documents.store.schema_check import check_numbers, check_schema
 from service.documents.store.store import DocumentStore
@@ -123,6 +124,11 @@ class StoreFile:
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said."""
         return bool(self._one(f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {self._ours}"))  # noqa: S608
+
+    @property
+    def own_fields(self) -> OwnFields | None:
+        """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
+        return own_fields_of(self._one(f"SELECT settings FROM collections WHERE {self._ours}"))  # noqa: S608
 
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""
@@ -261,8 +267,13 @@ def export_lines(file: StoreFile, *, vectors: bool, truncated: bool = False) -> 
 
     vectors: with them, in base64 of little-endian float32.  truncated: only documents whose text was cut.
     """
+    has_own_fields = file.own_fields is not None
     for document in file.documents(with_vectors=vectors, truncated=truncated):
-        line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
+        line: dict[str, object] = {"id": document.id}
+        if has_own_fields:
+            line |= orjson.loads(document.metadata)
+        else:
+            line |= {"text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
         if document.spans:
             line["passages"] = [
                 {"start": part.start, "end": part.stop, "vector": base64.b64encode(part.vector).decode()}

@@ -172,8 +172,9 @@ class VectorImport:
 
     def _batches(self) -> Iterator[_Batch]:
         with open_source(self._path, "jsonl") as source:
+            lines = source.records(None)
             start = 0
-            while records := list(islice(source.records, BATCH_DOCUMENTS)):
+            while records := list(islice(lines, BATCH_DOCUMENTS)):
                 documents = [self._document(record) for record in records]
                 stop = min(start + len(documents), self._vectors.count)
                 vectors_ND = self._vectors.rows(min(start, stop), stop)

@@ -17,16 +17,9 @@ from typing import Any, BinaryIO
 import orjson
 
 from service.documents.filters import LARGEST_INTEGER, SMALLEST_INTEGER
+from service.documents.own_fields import EXPORTED, OwnFields, listed
 from service.documents.readers.jsonl import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16
-from service.documents.readers.records import (
-    EXPORTED,
-    REQUIRED,
-    Record,
-    check_columns,
-    listed,
-    merged,
-    record_of_columns,
-)
+from service.documents.readers.records import Record, check_columns, document_of, record_of_columns, required
 from service.errors import InvalidInput
 from service.json_parsing import loads
 
@@ -55,10 +48,10 @@ class ColumnTypes:
     infers: bool = False
     tell: Callable[[str], object] = lambda sentence: None
 
-    def check(self, header: Sequence[str]) -> None:
-        """Raises: InvalidInput: a named column is not in the file, or is the id or the text."""
+    def check(self, header: Sequence[str], texts: Container[str]) -> None:
+        """Raises: InvalidInput: a named column is not in the file, or is one of `texts`."""
         for name in self.named:
-            if name in {"id", "text"}:
+            if name in texts:
                 raise InvalidInput(f"--types names the column {name!r}, which is always text")
             if name not in header:
                 raise InvalidInput(f"--types names the column {name!r}; the header has {', '.join(header)}")
@@ -79,16 +72,18 @@ def column_types(text: str, tell: Callable[[str], object]) -> ColumnTypes:
     return ColumnTypes(named, infers="auto" in parts, tell=tell)
 
 
-def read_csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
+def read_csv(file: BinaryIO, types: ColumnTypes | None = None, own_fields: OwnFields | None = None) -> Iterator[Record]:
     """Yield the records of a table. types: of its columns; None: every cell is text.
+
+    own_fields: what the collection takes of documents with their own fields; None: they have id, text and metadata.
 
     Raises: InvalidInput: it lacks the columns of documents, or a quote is not closed.
     """
-    records = _parsed(file, types)
-    return map(merged, records if types is None else _typed(records, types))
+    records = _parsed(file, types, own_fields)
+    return (document_of(record, own_fields) for record in (records if types is None else _typed(records, types)))
 
 
-def _parsed(file: BinaryIO, types: ColumnTypes | None) -> Iterator[Record]:
+def _parsed(file: BinaryIO, types: ColumnTypes | None, own_fields: OwnFields | None) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE_BYTES)
     counted = _Counted(file)
     # surrogateescape: a line that is not UTF-8 must not stop the reading.
@@ -98,15 +93,16 @@ def _parsed(file: BinaryIO, types: ColumnTypes | None) -> Iterator[Record]:
     reader = csv.reader(text, strict=True)  # otherwise an unclosed quote silently swallows the rest
     header = next(_rows(reader), [])
     check_not_utf16("".join(header[:1]).encode(errors="surrogateescape"))
-    if not set(REQUIRED) <= set(header):
+    apart = required(own_fields)
+    if not set(apart) <= set(header):
         _check_separator(LINE_END.split(start, 1)[0], 1 if isinstance(header, str) else len(header))
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
     if not all(map(_is_readable, header)):
         raise InvalidInput("line 1 is not valid UTF-8")
-    check_columns(header)
+    check_columns(header, own_fields)
     if types is not None:
-        types.check(header)
+        types.check(header, apart)
     for cells in _rows(reader):
         if isinstance(cells, str):
             fault = cells
@@ -116,8 +112,8 @@ def _parsed(file: BinaryIO, types: ColumnTypes | None) -> Iterator[Record]:
             fault = "is not valid UTF-8"
         else:
             filled = {name: cell or None for name, cell in zip(header, cells, strict=True) if name not in EXPORTED}
-            filled |= {name: filled[name] or "" for name in REQUIRED}
-            yield record_of_columns(reader.line_num, counted.read_bytes, filled)
+            filled |= {name: filled[name] or "" for name in apart}
+            yield record_of_columns(reader.line_num, counted.read_bytes, filled, own_fields)
             continue
         yield Record(reader.line_num, counted.read_bytes, {}, fault)
 

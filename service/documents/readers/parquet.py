@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import orjson
 
-from service.documents.readers.records import EXPORTED, Record, check_columns, merged, record_of_columns
+from service.documents.own_fields import EXPORTED, OwnFields
+from service.documents.readers.records import Record, check_columns, document_of, record_of_columns
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
@@ -40,8 +41,8 @@ class _UnreadableError(ValueError):
     """A cell has no value in JSON; the message goes on after the column's name."""
 
 
-def read_parquet(path: Path, file: BinaryIO) -> tuple[Iterator[Record], int]:
-    """Return the file's records, and how many there are.
+def read_parquet(path: Path, file: BinaryIO) -> tuple[Callable[[OwnFields | None], Iterator[Record]], int]:
+    """Return what yields the file's records, and how many there are. Its argument is as that of `read_csv`.
 
     Raises: StartError: pyarrow is not installed.  InvalidInput: it is not Parquet, or lacks the columns of documents.
     """
@@ -52,13 +53,13 @@ def read_parquet(path: Path, file: BinaryIO) -> tuple[Iterator[Record], int]:
     with _readable(path):
         table = parquet.ParquetFile(file)
         names = table.schema_arrow.names
-    check_columns(names)
-    return _records(path, table, [name for name in names if name not in EXPORTED]), table.metadata.num_rows
+    return lambda own_fields: _records(path, table, names, own_fields), table.metadata.num_rows
 
 
-def _records(path: Path, table: Any, names: list[str]) -> Iterator[Record]:
+def _records(path: Path, table: Any, names: list[str], own_fields: OwnFields | None) -> Iterator[Record]:
+    check_columns(names, own_fields)
     line = 0
-    batches = table.iter_batches(batch_size=ROWS, columns=names)
+    batches = table.iter_batches(batch_size=ROWS, columns=[name for name in names if name not in EXPORTED])
     while True:
         with _readable(path):
             batch = next(batches, None)
@@ -68,16 +69,16 @@ def _records(path: Path, table: Any, names: list[str]) -> Iterator[Record]:
         for row in range(batch.num_rows):
             line += 1
             cells = {name: column[row] for name, column in zip(batch.schema.names, columns, strict=True)}
-            yield _record(line, cells)
+            yield _record(line, cells, own_fields)
 
 
-def _record(line: int, cells: dict[str, Any]) -> Record:
+def _record(line: int, cells: dict[str, Any], own_fields: OwnFields | None) -> Record:
     for name, cell in cells.items():
         if isinstance(cell, _UnreadableError):
             return Record(line, line, {}, f"column {name!r} {cell}")
     if isinstance(cells["id"], int) and not isinstance(cells["id"], bool):
         cells["id"] = str(cells["id"])
-    return merged(record_of_columns(line, line, cells))
+    return document_of(record_of_columns(line, line, cells, own_fields), own_fields)
 
 
 def _cells(column: Any) -> list[Any]:

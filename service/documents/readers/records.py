@@ -7,12 +7,13 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from service.documents.filters import comparable
+from service.documents.own_fields import SHOWN_FIELDS, OwnFields, first_keys, listed
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
+from service.spelling import did_you_mean
 
 REQUIRED = ("id", "text")
-EXPORTED = {"vector", "passages"}  # written by `export --vectors`, ignored here: the current model computes the vectors
-SHOWN_COLUMNS, SHOWN_CHARS = 20, 100  # of a header, in a message
 
 
 @dataclass(frozen=True)
@@ -38,29 +39,41 @@ def open_file(path: Path, *, twice: bool = False) -> BinaryIO:
         raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
 
 
-def check_columns(names: Sequence[str]) -> None:
+def required(own_fields: OwnFields | None) -> tuple[str, ...]:
+    """Return the columns of a table that are no metadata."""
+    return REQUIRED if own_fields is None else ("id",)
+
+
+def check_columns(names: Sequence[str], own_fields: OwnFields | None = None) -> None:
     """Raises: InvalidInput: the header of a table lacks a column that documents need, or has one twice."""
-    missing = [name for name in REQUIRED if name not in names]
+    there = f"it has {listed(names)}" if names else "it is empty"
+    missing = [name for name in required(own_fields) if name not in names]
     if missing:
-        there = f"it has {listed(names)}" if names else "it is empty"
-        raise InvalidInput(
-            f"the header has no column {' and none '.join(missing)}; documents need id and text; {there}"
-        )
+        needed = "id and text" if own_fields is None else "an id"
+        raise InvalidInput(f"the header has no column {' and none '.join(missing)}; documents need {needed}; {there}")
+    if own_fields is not None:
+        spelled = {comparable(name) for name in names}
+        lost = next((path for path in own_fields.paths if spelled.isdisjoint(first_keys(path))), None)
+        if lost is not None:
+            near = did_you_mean(lost, names[:SHOWN_FIELDS])
+            raise InvalidInput(f"the header has no column {lost!r}, which the text uses; {there}{near}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"the header has the column {twice!r} {names.count(twice)} times")
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the columns of a header for a message."""
-    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
-    return ", ".join(repr(name[:SHOWN_CHARS]) for name in names[:SHOWN_COLUMNS]) + more
-
-
-def record_of_columns(line: int, read: int, cells: Mapping[str, Any]) -> Record:
+def record_of_columns(line: int, read: int, cells: Mapping[str, Any], own_fields: OwnFields | None) -> Record:
     """Return the record of a table's row. An empty cell, None, is no field unless the document needs it."""
-    metadata = {name: cell for name, cell in cells.items() if cell is not None and name not in REQUIRED}
-    return Record(line, read, {"id": cells["id"], "text": cells["text"], "metadata": metadata})
+    apart = {name: cells[name] for name in required(own_fields)}
+    metadata = {name: cell for name, cell in cells.items() if cell is not None and name not in apart}
+    return Record(line, read, {**apart, "metadata": metadata})
+
+
+def document_of(record: Record, own_fields: OwnFields | None) -> Record:
+    """Return a table's record with the fields that a line of JSON would have."""
+    if own_fields is None:
+        return merged(record)
+    return record if record.fault else replace(record, fields={"id": record.fields["id"], **record.fields["metadata"]})
 
 
 def merged(record: Record) -> Record:

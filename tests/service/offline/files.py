@@ -28,4 +28,4 @@ def read_jsonl(text: str) -> list[dict[str, Any]]:
 
 def records_of(path: Path, format_: str | None = None) -> list[Record]:
     with open_source(path, format_of(path, format_)) as source:
-        return list(source.records)
+        return list(source.records(None))

@@ -16,7 +16,7 @@ def read(path: Path, text: str, types: str) -> tuple[list[Record], list[str]]:
     path.write_text(text, encoding="utf-8")
     told: list[str] = []
     with open_source(path, "csv", column_types(types, told.append)) as source:
-        return list(source.records), told
+        return list(source.records(None)), told
 
 
 def metadata(records: list[Record]) -> list[dict[str, Any] | str | None]:

@@ -136,7 +136,7 @@ def test_of_csv_a_column_metadata_gives_its_fields(tmp_path: Path, types: str | 
     (tmp_path / "a.csv").write_text(rows)
     chosen = None if types is None else column_types(types, lambda sentence: None)
     with open_source(tmp_path / "a.csv", "csv", chosen) as source:
-        found = [record.fields["metadata"] for record in source.records]
+        found = [record.fields["metadata"] for record in source.records(None)]
     numbers = ["1", "2", "3"] if types is None else [1, 2, 3]
     assert found == [{"lang": "de", "n": numbers[0]}, {"metadata": "words", "n": numbers[1]}, {"n": numbers[2]}]
 
@@ -208,7 +208,7 @@ def test_a_file_is_never_held_whole(tmp_path: Path, name: str) -> None:
     try:
         with open_source(tmp_path / name, format_of(tmp_path / name, None)) as source:
             read = 0
-            for record in source.records:
+            for record in source.records(None):
                 read = record.read
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
