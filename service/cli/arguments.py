@@ -90,7 +90,7 @@ DEFAULT = "(default: %(default)s)"  # argparse puts it in
 COLLECTION = argument(
     "--collection", type=utf8, default=DEFAULT_NAME, metavar="NAME", help=f"named set of documents {DEFAULT}"
 )
-ENGINE_HELP = f"how to embed: on this machine or on a Ray cluster {DEFAULT}"
+ENGINE_HELP = f"embed here or on a Ray cluster {DEFAULT}"
 ENGINE = argument("--engine", choices=["threads", "ray"], default="threads", help=ENGINE_HELP)
 OUT = argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
 

@@ -202,14 +202,10 @@ BUILD = Subcommand(
         ),
         argument(
             "--types",
-            metavar="COLUMN=TYPE,..",
-            help="types of a CSV's columns: text, int, float, bool, json; auto: by the first rows (default: text)",
+            metavar="TYPES",
+            help="of a CSV: COLUMN=TYPE,.. with text, int, float, bool, json; auto: by the first rows (default: text)",
         ),
-        argument(
-            "--text",
-            metavar="TEMPLATE",
-            help="documents have their own fields, and the text is made of them: '{title}. {description}'",
-        ),
+        argument("--text", metavar="TEMPLATE", help="a text of documents' own fields: '{title}. {maker}'"),
         argument("--fields", metavar="NAME,..", help="fields to keep beside those of --text (default: all)"),
         ENGINE,
         COLLECTION,

@@ -21,10 +21,7 @@ MAX_TEMPLATE_CHARS = 2000
 MAX_TEMPLATE_FIELDS = 32  # with repeats: a text has no more times the characters of its document
 MAX_FIELDS = 100  # kept by name
 MAX_NAME_CHARS = 200
-EXPORTED = {
-    "vector",
-    "passages",
-}  # written by `export --vectors`, left out here: the current model computes the vectors
+EXPORTED = {"vector", "passages"}  # written by `export --vectors`, left out here: the model computes the vectors
 SHOWN_FIELDS, SHOWN_CHARS = 20, 100  # in a message
 
 PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]+)\}|[^{}]+|(?P<stray>[{}])")

@@ -172,7 +172,7 @@ class VectorImport:
 
     def _batches(self) -> Iterator[_Batch]:
         with open_source(self._path, "jsonl") as source:
-            lines = source.records(None)
+            lines = source.records(None)  # of JSON lines all fields, whatever the collection takes
             start = 0
             while records := list(islice(lines, BATCH_DOCUMENTS)):
                 documents = [self._document(record) for record in records]

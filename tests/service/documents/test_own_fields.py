@@ -18,8 +18,10 @@ from service.documents.own_fields import (
 )
 from service.errors import InvalidInput
 
-NAMES = st.sampled_from(["a", "b", "a.b", "é", "e\u0301", "标题", "العنوان", "शीर्षक", "b.é", ""])
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=5)
+NAMES = st.sampled_from(["a", "b", "a.b", "é", "标题", "العنوان", "शीर्षक", "b.é", ""])
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
+)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8
 )
@@ -162,8 +164,6 @@ def test_without_fields_all_are_kept_but_id_and_vectors() -> None:
 
 @given(DOCUMENTS, st.sampled_from(["a", "b", "a.b", "é", "标题.a", "a.b.é", "b.é", "a.é.b"]))
 def test_a_path_leads_where_filters_find_it(document: dict[str, Any], path: str) -> None:
-    for normal in ("e\u0301", "é"):  # one spelling of a key at most: of two, filters test both
-        document = document if "é" in document else {key.replace(normal, "é"): one for key, one in document.items()}
     scalars = {(kind, value) for kind, value in fields_of(document).get(path, set()) if kind not in {"null", "other"}}
     expected = {
         value if kind == "string" else orjson.dumps(bool(value) if kind == "boolean" else value).decode()
@@ -171,10 +171,19 @@ def test_a_path_leads_where_filters_find_it(document: dict[str, Any], path: str)
     }
     try:
         text = text_of(f"{{{path}}}", document, max_chars=10_000)
-    except InvalidInput:
-        return  # nothing to see, or an object: the examples above say which
-    normal_text = unicodedata.normalize("NFC", text)
-    assert all(str(value).strip() in normal_text for value in expected)
+    except InvalidInput as exc:
+        if "there is no text" in str(exc):
+            assert not any(str(value).strip() for value in expected)
+        return
+    assert all(str(value).strip() in unicodedata.normalize("NFC", text) for value in expected)
+    assert text_of(f"{{{path}}}", decomposed(document), max_chars=10_000) == text
+
+
+def decomposed(value: Any) -> Any:
+    """A value whose keys are spelled with accents apart."""
+    if isinstance(value, dict):
+        return {unicodedata.normalize("NFD", key): decomposed(inner) for key, inner in value.items()}
+    return [decomposed(inner) for inner in value] if isinstance(value, list) else value
 
 
 @given(DOCUMENTS, st.lists(st.sampled_from(["a", "b", "a.b", "é", "标题", "a.a.b"]), unique=True, max_size=4))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from service.documents.document import Document
 from service.documents.ingest import is_same
+from service.documents.own_fields import OwnFields
 from service.documents.readers import jsonl
 from service.documents.readers.csv_table import column_types, read_csv
 from service.documents.readers.jsonl import read_jsonl
@@ -215,3 +216,15 @@ def test_a_file_is_never_held_whole(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
     assert read == source.size
     assert peak_bytes < (tmp_path / name).stat().st_size / 8
+
+
+def test_own_fields_are_columns_as_they_are() -> None:
+    own = OwnFields.parsed("{text}", None)
+    content = b'id,text,metadata,vector,empty\n1,5,"{""a"": 1}",0.5,\n'
+    (record,) = read_csv(io.BytesIO(content), column_types("text=int", print), own)
+    assert record.fields == {"id": "1", "text": 5, "metadata": '{"a": 1}'}
+    with pytest.raises(InvalidInput, match="the header has no column id; documents need an id; it has 'text'"):
+        list(read_csv(io.BytesIO(b"text\nx\n"), None, own))
+    with pytest.raises(InvalidInput, match=r"the header has no column 'a.b', which the text uses; it has 'id', 'b'"):
+        list(read_csv(io.BytesIO(b"id,b\n1,x\n"), None, OwnFields.parsed("{a.b}", None)))
+    assert list(read_csv(io.BytesIO(b"id,a\n1,x\n"), None, OwnFields.parsed("{a.b}", None)))
