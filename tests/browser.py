@@ -176,7 +176,7 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press and release a key."""
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
         code = {"Enter": 13, "Tab": 9, "Home": 36, "ArrowDown": 40}.get(key, 0)
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
@@ -209,6 +209,14 @@ class Page:
         thrown = [event["params"] for event in mine if event["method"] == "Runtime.exceptionThrown"]
         bad = [f"{entry['text']} {entry.get('url', '')}" for entry in logged if entry["level"] in {"error", "warning"}]
         return bad + [str(one["exceptionDetails"]) for one in thrown]
+
+    def bodies(self, end: str) -> list[dict[str, Any]]:
+        """The JSON of the requests to the paths with this end, so far."""
+        self.value("0")
+        mine = [event for event in self._browser.events if event.get("sessionId") == self._session]
+        requests = [event["params"]["request"] for event in mine if event["method"] == "Network.requestWillBeSent"]
+        wanted = [request for request in requests if request["url"].endswith(end) and "postData" in request]
+        return [json.loads(request["postData"]) for request in wanted]
 
     def hosts(self) -> set[str]:
         """The origins of all that was asked for."""

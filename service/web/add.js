@@ -1,11 +1,13 @@
 // The form that adds documents: a file or pasted text, a preview, progress.
 
 import { ApiError } from "./api.js";
-import { chosenName, route } from "./collections.js";
+import { chosen, chosenName, route } from "./collections.js";
 import { command, loadCommand, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
-import { FORMATS, detected, read } from "./parse.js";
+import { FORMATS, detected, recordsOf } from "./parse.js";
+import { showPreview } from "./preview.js";
+import { documentsOf, fieldsOf, idAmong, textAmong } from "./table.js";
 import { openTab } from "./tabs.js";
 import { request, upload } from "./upload.js";
 import { t } from "./words.js";
@@ -17,7 +19,8 @@ const PARQUET = "PAR1"; // how such a file begins
 
 let info = null;
 let source = { text: "", name: "" };
-let found = { documents: [], errors: [], format: "lines" };
+let table = { records: [], fields: [], format: "lines" }; // what was read of the source
+let found = { documents: [], errors: [] };
 let sending = null;
 let errors = 0;
 let isSent = false; // then the page shows the outcome
@@ -26,11 +29,12 @@ let isSent = false; // then the page shows the outcome
 export function startAdd({ onStored }) {
   byId("file").addEventListener("change", () => byId("file").files[0] && take(byId("file").files[0]));
   byId("pasted").addEventListener("input", () => use({ text: byId("pasted").value, name: "" }));
-  for (const id of ["format", "text-field", "id-field"]) byId(id).addEventListener("input", look);
+  byId("format").addEventListener("change", readSource);
+  for (const id of ["text-field", "id-field", "types"]) byId(id).addEventListener("change", look);
   for (const id of ["add-example", "empty-example"]) byId(id).addEventListener("click", useExample);
   byId("add-curl").addEventListener("click", () => {
     const some = found.documents.slice(0, OF_CURL);
-    const body = request(some.length ? some : [{ id: "1", text: "Hello!", metadata: {} }]);
+    const body = request(some.length ? some : [{ body: { id: "1", text: "Hello!" } }]);
     showCommand(command("PUT", route("documents"), body));
   });
   byId("stop").addEventListener("click", () => sending?.abort());
@@ -107,17 +111,43 @@ function use(given) {
   source = given;
   say(byId("file-name"), given.name);
   say(byId("add-trouble"), "");
+  readSource();
+}
+
+/** Read the input, and guess which field is the text and which the id. */
+function readSource() {
+  const format = byId("format").value || detected(source.text, source.name);
+  const records = recordsOf(source.text, format);
+  const fields = fieldsOf(records, { isCsv: format === "csv" });
+  const names = ({ fields: given }) => JSON.stringify(given.map(({ name }) => name));
+  const isSame = names({ fields }) === names(table); // while documents are typed, the visitor's choice stays
+  table = { records, fields, format };
+  if (isSame) return look();
+  const options = fields.map(({ name }) => el("option", { value: name, textContent: name }));
+  byId("text-field").replaceChildren(...options);
+  byId("text-field").value = textAmong(fields);
+  const none = el("option", { value: "", textContent: t("add.noId") });
+  byId("id-field").replaceChildren(none, ...options.map((option) => option.cloneNode(true)));
+  byId("id-field").value = idAmong(fields);
   look();
 }
 
-/** Parse the input and show what would be sent. */
+/** Show what would be sent. */
 function look() {
   isSent = false;
-  const [textField, idField] = [byId("text-field").value.trim() || "text", byId("id-field").value.trim() || "id"];
-  const format = byId("format").value || detected(source.text, source.name, textField);
+  const { records, fields, format } = table;
+  const hasFields = fields.length > 0 && format !== "lines";
+  const areTexts = format === "csv" && !byId("types").checked;
+  const types = new Map(format === "csv" && !areTexts ? fields.map(({ name, type }) => [name, type]) : []);
+  const own = info === null ? null : chosen(info).text ?? null; // how the collection makes the text of the fields
+  const [textField, idField] = [own === null ? byId("text-field").value : null, byId("id-field").value];
   const prefix = source.name || `paste-${new Date().toISOString().slice(0, 10)}`;
-  const load = loadCommand(source.name || "FILE.csv", chosenName());
-  found = { ...read(source.text, { format, prefix, textField, idField, command: load }), format };
+  found = documentsOf(records, { textField, idField, prefix, types });
+  show(byId("fields"), hasFields);
+  show(byId("text-field").parentElement, own === null);
+  show(byId("types").parentElement, format === "csv");
+  const kept = own === null ? null : chosen(info).fields;
+  showPreview(hasFields ? table : null, { textField, idField, own, kept, areTexts });
   byId("send").disabled = sending !== null || info === null || found.documents.length === 0;
   byId("send").textContent = found.documents.length ? t("add.send", { n: found.documents.length }) : t("add.sendNone");
   showErrors(found.errors);
@@ -135,7 +165,7 @@ function showErrors(list) {
 function showError({ place, message }) {
   errors += 1;
   if (errors > MOST_ERRORS) return;
-  const where = found.format === "json" ? t("add.item", { n: place }) : t("add.line", { n: place });
+  const where = table.format === "json" ? t("add.item", { n: place }) : t("add.line", { n: place });
   const items = [...byId("add-errors").children];
   const item = el("li", { "data-place": String(place) }, el("b", {}, where), " ", message);
   byId("add-errors").insertBefore(item, items.find((one) => Number(one.dataset.place) > place) ?? null);

@@ -21,6 +21,12 @@ export function startCollections({ onChange }) {
   menu.addEventListener("change", onChange);
 }
 
+/** Choose the collection of a name ("": the default one); false: there is none. */
+export function choose(name) {
+  menu.value = name || DEFAULT;
+  return menu.selectedIndex !== -1;
+}
+
 /** Offer those that there are; where the chosen one is gone, the first is chosen. */
 export function showCollections(info) {
   const { name } = chosen(info);

@@ -6,10 +6,11 @@ import { currentKey } from "./key.js";
 import { t } from "./words.js";
 
 /** The command for a POSIX shell. */
-export function command(method, path, body) {
-  const parts = [`curl -s${method === "POST" ? "" : ` -X ${method}`} ${quoted(address(path))}`];
+export function command(method, path, body = null) {
+  const named = method === "GET" || method === "POST" ? "" : ` -X ${method}`; // curl's own, without and with a body
+  const parts = [`curl -s${named} ${quoted(address(path))}`];
   if (currentKey()) parts.push('-H "Authorization: Bearer $CROSSLET_KEY"');
-  parts.push("-H 'content-type: application/json'", `-d ${quoted(body)}`);
+  if (body !== null) parts.push("-H 'content-type: application/json'", `-d ${quoted(body)}`);
   return parts.join(" \\\n  ");
 }
 

@@ -2,14 +2,17 @@
 
 import { startAdd } from "./add.js";
 import { call } from "./api.js";
-import { showCollections, startCollections } from "./collections.js";
+import { choose, chosenName, showCollections, startCollections } from "./collections.js";
 import { startCompare } from "./compare.js";
 import { byId, say } from "./dom.js";
 import { showFacts } from "./facts.js";
 import { startKey } from "./key.js";
+import { onMove, place } from "./place.js";
 import { startSearch } from "./search.js";
-import { startTabs } from "./tabs.js";
-import { startWords } from "./words.js";
+import { isOpen, openTab, revealPlace, startTabs } from "./tabs.js";
+import { startWords, t } from "./words.js";
+
+const WRITES = "input, textarea, select, dialog *"; // where / is a letter
 
 let info = null;
 
@@ -32,19 +35,51 @@ function showAll() {
   add.show(info);
 }
 
-const search = startSearch();
-const add = startAdd({ onStored: refresh });
+async function refreshDocuments() {
+  await refresh();
+  search.again();
+}
+
+/** Show what the address says. */
+function follow() {
+  revealPlace();
+  if (info === null) return;
+  const [name, before] = [place().fields.get("collection") ?? "", chosenName()];
+  const isThere = choose(name);
+  say(byId("trouble"), isThere ? "" : t("collection.gone", { name }));
+  if (!isThere) choose(before);
+  if (chosenName() !== before) search.clear();
+  showAll();
+  search.restore();
+}
+
+function changeCollection() {
+  search.clear();
+  showAll();
+  search.ask();
+}
+
+const search = startSearch({ onChange: refreshDocuments });
+const add = startAdd({ onStored: refreshDocuments });
 startCompare();
-startCollections({
-  onChange() {
-    search.clear();
-    showAll();
-  },
+startCollections({ onChange: changeCollection });
+await startWords(() => {
+  showAll();
+  search.again();
 });
-await startWords(showAll);
-startKey({ onNew: refresh });
+startKey({ onNew: refreshDocuments });
 let isAsked = false; // for the first time
 startTabs((name) => isAsked && name === "about" && refresh());
+onMove(follow);
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(WRITES)) return;
+  event.preventDefault();
+  openTab("search");
+  search.focus();
+});
+// On a touch screen the focus would open its keyboard.
+if (isOpen("search") && !matchMedia("(pointer: coarse)").matches) search.focus();
 document.documentElement.dataset.ready = "";
 await refresh();
+follow();
 isAsked = true;

@@ -1,78 +1,42 @@
-// Reads documents from text: NDJSON, a JSON array, CSV, or one text a line. Knows formats; sends nothing.
+// Reads records from text: NDJSON, a JSON array, CSV, or one text a line. Knows formats; sends nothing.
 
 import { parse } from "./json.js";
 import { t } from "./words.js";
 
 export const FORMATS = ["ndjson", "json", "csv", "lines"];
+export const LINE = "text"; // the only field of a record where each line is a text
 const BY_ENDING = { jsonl: "ndjson", ndjson: "ndjson", csv: "csv", tsv: "csv", txt: "lines" };
 const DELIMITERS = [",", ";", "\t"];
 const LOOKED_AT = 6; // lines of a text that may be a table
 const COLUMN = /^[\p{L}_][\p{L}\p{N}_.-]*( [\p{L}\p{N}_.-]+){0,2}$/u; // a name of at most three words
 
 /** Guess a text's format from its file name and its beginning. */
-export function detected(text, name, textField) {
+export function detected(text, name) {
   const ending = BY_ENDING[name.split(".").pop().toLowerCase()];
   if (ending && ending !== "lines") return ending;
   const start = text.trimStart();
   if (!ending && (start.startsWith("[") || /^{\s*"documents"/.test(start))) return "json";
   if (!ending && start.startsWith("{")) return "ndjson";
-  return isTable(start, textField) ? "csv" : "lines"; // spreadsheets write tables as .txt, too
+  return isTable(start) ? "csv" : "lines"; // spreadsheets write tables as .txt, too
 }
 
 /** Whether the first line has the name of the text's column, or looks like names above rows of as many cells. */
-function isTable(text, textField) {
+function isTable(text) {
   const [head, ...others] = csvRows(text.split(/\r?\n/, LOOKED_AT).join("\n"));
   const names = head ? columns(head) : [];
-  if (names.includes(textField)) return true;
+  if (names.includes(LINE)) return true;
   const areNames = names.length > 1 && head.cells.every((one) => COLUMN.test(one)) && new Set(names).size === names.length;
   return areNames && others.length > 0 && others.every(({ cells }) => cells.length === names.length);
 }
 
 const columns = (head) => head.cells.map((name) => name.trim());
 
-/**
- * The documents of a text, and what is wrong with the others.
- * command: loads the same file without the page.
- * Returns: documents: {id, text, metadata, place}, errors: {place, message}; a place is a line, in JSON an item.
- */
-export function read(text, { format, prefix, textField, idField, command }) {
-  const documents = [];
-  if (format === "csv") {
-    const [head] = csvRows(text.replace(/^\uFEFF/, ""));
-    if (head && !columns(head).includes(textField)) {
-      const message = t("add.noColumn", { field: textField, fields: columns(head).join(", "), command });
-      return { documents, errors: [{ place: head.place, message }] };
-    }
-  }
-  const errors = [];
-  const places = new Map(); // id -> place
-  for (const { place, value, trouble } of records(text.replace(/^\uFEFF/, ""), format)) {
-    try {
-      if (trouble) throw new Error(trouble);
-      const record = format === "lines" ? { [textField]: value } : value;
-      const document = toDocument(record, { place, prefix, textField, idField });
-      const { id } = document;
-      if (places.has(id)) throw new Error(t("add.repeated", { id, place: places.get(id) }));
-      places.set(id, place);
-      documents.push(document);
-    } catch (error) {
-      errors.push({ place, message: error.message });
-    }
-  }
-  return { documents, errors };
-}
-
-/** One record, whose other fields become metadata. */
-function toDocument(record, { place, prefix, textField, idField }) {
-  if (typeof record !== "object" || record === null || Array.isArray(record)) throw new Error(t("add.noObject"));
-  const { [textField]: text, [idField]: id, metadata, ...others } = record;
-  const fields = Object.keys(record).join(", ");
-  if (text === undefined) throw new Error(t("add.noField", { field: textField, fields }));
-  if (typeof text !== "string" || text.trim() === "") throw new Error(t("add.noText", { field: textField }));
-  const isObject = typeof metadata === "object" && metadata !== null && !Array.isArray(metadata);
-  const kept = isObject ? { ...others, ...metadata } : metadata === undefined ? others : { ...others, metadata };
-  const named = id === undefined || id === null || id === "" ? `${prefix}:${place}` : id;
-  return { id: typeof named === "string" ? named : JSON.stringify(named), text, metadata: kept, place };
+/** The records of a text: {place, value}, or {place, trouble}; a place is a line, in JSON an item. */
+export function recordsOf(text, format) {
+  return [...records(text.replace(/^\uFEFF/, ""), format)].map((record) => {
+    const isRecord = typeof record.value === "object" && record.value !== null && !Array.isArray(record.value);
+    return isRecord || record.trouble ? record : { place: record.place, trouble: t("add.noObject") };
+  });
 }
 
 function* records(text, format) {
@@ -83,7 +47,7 @@ function* records(text, format) {
     for (const line of text.split(/\r?\n/)) {
       place += 1;
       if (line.trim() === "") continue;
-      yield format === "lines" ? { place, value: line.trim() } : { place, ...parsed(line) };
+      yield { place, ...(format === "lines" ? { value: { [LINE]: line.trim() } } : parsed(line)) };
     }
   }
 }

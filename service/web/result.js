@@ -1,43 +1,47 @@
-// One found document as an item of the list: its score, text, id and metadata.
+// One document as an item of the list: its score, text, id and metadata.
 
 import { el } from "./dom.js";
 import { readable } from "./json.js";
+import { folded, marked } from "./marks.js";
 import { score, t } from "./words.js";
 
-const LONG = 600; // characters; a longer text is folded
-const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine conditions
+export const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine conditions
 
-/** narrow: called with a field and its value when the visitor wants only documents that have it. */
-export function resultItem(result, { rank, isDoubtful, narrow }) {
+/**
+ * result: as the API gives it; a document that was not searched for has no score.
+ * narrow: called with a field and its value when the visitor wants only documents that have it.  edit: with an id.
+ */
+export function resultItem(result, { rank, isDoubtful, narrow, edit }) {
   const fields = Object.entries(result.metadata ?? {});
   const chips = [idChip(result.id), ...fields.map(([field, value]) => chip(field, value, narrow))];
+  const label = t("result.edit", { id: result.id });
+  const button = el("button", { type: "button", className: "link edit", "aria-label": label }, t("result.change"));
+  button.addEventListener("click", () => edit(result.id));
   return el(
     "li",
-    { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score) },
+    { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score ?? "") },
     el("span", { className: "rank", "aria-hidden": "true" }, String(rank)),
-    el("div", { className: "found" }, ...textOf(result), el("ul", { className: "chips" }, ...chips)),
-    bar(result.score),
+    el("div", { className: "document" }, ...textOf(result), el("ul", { className: "chips" }, ...chips)),
+    el("div", { className: "score" }, ...(result.score === undefined ? [] : bar(result.score)), button),
   );
 }
 
-function textOf({ text = "", passage }) {
-  const paragraph = el("p", { className: "text", dir: "auto" }, text);
-  if (text.length <= LONG && !passage) return [paragraph];
-  if (passage) paragraph.replaceChildren("… ", el("mark", {}, passage.text), " …");
-  else paragraph.textContent = `${text.slice(0, LONG).trimEnd()}…`;
+function textOf(result) {
+  const points = Array.from(result.text ?? "");
+  const part = folded(points, result);
+  const nodes = marked(points, part, result.highlights);
+  const paragraph = el("p", { className: "text", dir: "auto" }, ...nodes);
+  if (part.end - part.start === points.length) return [paragraph];
+  if (part.start > 0) paragraph.prepend("… ");
+  if (part.end < points.length) paragraph.append(" …");
   const whole = el("button", { type: "button", className: "link" }, t("result.whole"));
   whole.addEventListener("click", () => {
-    paragraph.replaceChildren(...(passage ? marked(text, passage) : [text]));
+    const before = el("span", { className: "around" }, ...marked(points, { start: 0, end: part.start }));
+    const after = el("span", { className: "around" }, ...marked(points, { start: part.end, end: points.length }));
+    paragraph.replaceChildren(before, ...nodes, after);
     whole.remove();
   });
   return [paragraph, whole];
-}
-
-/** The text with its passage marked; its offsets count code points, JavaScript's UTF-16 units. */
-function marked(text, { start, end }) {
-  const points = Array.from(text);
-  const part = (from, to) => points.slice(from, to).join("");
-  return [part(0, start), el("mark", {}, part(start, end)), part(end)];
 }
 
 function bar(value) {
@@ -46,14 +50,15 @@ function bar(value) {
   const facts = { className: "bar", role: "meter", "aria-label": t("result.score"), "aria-valuetext": score(value) };
   const limits = { "aria-valuemin": "-1", "aria-valuemax": "1", "aria-valuenow": String(value) };
   const meter = el("div", { ...facts, ...limits }, fill);
-  const digits = el("span", { className: "number", title: String(value) }, score(value));
-  return el("div", { className: "score" }, digits, meter);
+  return [el("span", { className: "number", title: String(value) }, score(value)), meter];
 }
 
-const idChip = (id) => el("li", { className: "chip id" }, el("span", { className: "field" }, "id"), " ", id);
+function idChip(id) {
+  return el("li", { className: "chip id" }, el("span", { className: "field" }, "id"), " ", el("bdi", {}, id));
+}
 
 function chip(field, value, narrow) {
-  const content = [el("span", { className: "field" }, field), " ", readable(value)];
+  const content = [el("bdi", { className: "field" }, field), " ", el("bdi", {}, readable(value))];
   const canFilter = ["string", "number", "boolean"].includes(typeof value) && !NO_FIELDS.includes(field);
   if (!canFilter) return el("li", { className: "chip" }, ...content);
   const label = t("result.narrow", { field, value: String(value) });

@@ -1,37 +1,74 @@
-// The search: its form, what it sends, and the documents that come back.
+// The search: its form, what it sends and when, and the documents that come back. An empty query lists all documents.
 
 import { ApiError, call } from "./api.js";
-import { chosen, route } from "./collections.js";
+import { chosen, chosenName, route } from "./collections.js";
 import { command, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
+import { editDocument } from "./edit.js";
+import { forgetFacets, outdateFacets, showFacets } from "./facets.js";
 import { parse } from "./json.js";
+import { place, setPlace } from "./place.js";
 import { resultItem } from "./result.js";
 import { languageName, number, score, t } from "./words.js";
 
 const OWN = "own"; // the menu entry for another minimum score
+const KEY_MS = 100; // from a key to an answer by keywords
+const PAUSE_MS = 350; // from the last key to the answer of the chosen mode
+const TYPING = { byKeywords: true, isTyping: true };
+const PAUSED = { isTyping: true };
+const ASKED = {};
+// What the address has of the form.
+const FIELDS = { q: "query", mode: "mode", filter: "filter", min: "min-score", score: "own-score", k: "top-k" };
+
+const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
+const hasKeywords = modes.length > 1; // where Milvus keeps documents there are none, and no facets
 
 let info = null;
-let shown = 0; // results on the page
+let defaults = {}; // of the form
+let shown = 0; // documents on the page
+let last = { stage: ASKED, cursor: null }; // what the documents on the page answer
 let running = null;
+let [keyTimer, pauseTimer] = [null, null];
+let onDocumentsChanged = null;
+let isSettled = true; // the address is one to come back to: a change becomes a new entry of the history
 
-/** Make the form work; returns functions that show new facts of the service, and that forget the results. */
-export function startSearch() {
-  const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
+/** Make the form work; `onChange` is called when documents were changed. */
+export function startSearch({ onChange }) {
+  onDocumentsChanged = onChange;
   byId("mode").append(...modes.map((mode) => el("option", { value: mode, textContent: mode })));
-  show(byId("mode-field"), modes.length > 1);
+  show(byId("mode-field"), hasKeywords);
+  defaults = Object.fromEntries(Object.values(FIELDS).map((id) => [id, byId(id).value]));
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    run(0);
+    ask();
   });
-  byId("more").addEventListener("click", () => run(shown));
+  byId("query").addEventListener("input", (event) => event.isComposing || typed());
+  byId("query").addEventListener("compositionend", typed);
+  byId("more").addEventListener("click", () => run(last.stage, shown));
   byId("search-curl").addEventListener("click", () => {
-    if (!filterIsGood() || !byId("search-form").reportValidity()) return;
-    showCommand(command("POST", route("search"), request(0)));
+    if (filterOf() === null) return;
+    showCommand(isBlank() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
   });
-  byId("filter").addEventListener("input", filterIsGood);
+  byId("filter").addEventListener("input", filterOf);
+  for (const id of ["top-k", "min-score", "own-score", "mode", "filter", "rerank"]) {
+    byId(id).addEventListener("change", () => byId("search-form").reportValidity() && ask());
+  }
   byId("min-score").addEventListener("change", showOwnScore);
-  byId("options").open = matchMedia("(min-width: 48rem)").matches;
-  return { show: showInfo, clear: forget };
+  const isWide = matchMedia("(min-width: 60rem)").matches;
+  byId("options").open = byId("facets").open = isWide;
+  return { show: showInfo, clear: forget, ask, restore, again, focus };
+}
+
+/** Search again, as documents were changed, or the language of the page. */
+function again() {
+  outdateFacets();
+  run(last.stage);
+}
+
+/** Put the cursor into the search box. */
+function focus() {
+  byId("query").focus({ preventScroll: true });
+  byId("query").select();
 }
 
 function showInfo(given) {
@@ -42,7 +79,7 @@ function showInfo(given) {
   show(byId("search-empty"), n === 0);
   byId("query").placeholder = n === 0 ? t("search.query") : t("search.placeholder", { n });
   const kept = byId("min-score").value;
-  const { all, ...languages } = info.min_scores;
+  const { all, ...languages } = minScores();
   const recommended = Object.entries(languages).map(([code, least]) => [languageName(code), least]);
   recommended.sort(([one], [other]) => one.localeCompare(other));
   if (all !== undefined) recommended.unshift([t("search.anyLanguage"), all]);
@@ -56,52 +93,121 @@ function showInfo(given) {
 
 const option = (value, textContent) => el("option", { value: String(value), textContent });
 
+/** The recommended scores; they are of the model's own space. */
+const minScores = () => (info.document_space === null ? info.min_scores : {});
+
 function showOwnScore() {
   show(byId("own-score-field"), byId("min-score").value === OWN);
 }
 
-/** Whether the filter is an object or empty; says so if not. */
-function filterIsGood() {
+/** The filter, {} without one; null if it is no object, and the page says so. */
+function filterOf() {
   const text = byId("filter").value.trim();
-  let trouble = "";
+  let [filter, trouble] = [{}, ""];
   try {
     if (text && !/^{/.test(text)) trouble = t("search.filterNoObject");
-    else if (text) JSON.parse(text);
+    else if (text) filter = parse(text);
   } catch (error) {
     trouble = t("search.filterNoJson", { why: error.message });
   }
   byId("filter").setAttribute("aria-invalid", String(trouble !== ""));
   say(byId("filter-trouble"), trouble);
-  return trouble === "";
+  return trouble === "" ? filter : null;
 }
 
-/** The body of the request, from the form. */
-function request(offset) {
+const isBlank = () => byId("query").value.trim() === "";
+const looksForWords = () => hasKeywords && byId("mode").value !== "dense";
+const reranks = () => Boolean(info?.reranker) && byId("rerank").checked;
+
+/** The body of a search, from the form. */
+function request({ byKeywords, isTyping }, offset, hasHighlights = hasKeywords) {
   const least = byId("min-score").value === OWN ? byId("own-score").value : byId("min-score").value;
+  const mode = byKeywords ? "keywords" : byId("mode").value;
   const fields = { query: byId("query").value, top_k: Number(byId("top-k").value) };
   if (offset > 0) fields.offset = offset;
-  if (least !== "") fields.min_score = Number(least);
-  if (byId("mode").value) fields.mode = byId("mode").value;
-  if (reranks()) fields.rerank = true;
+  if (least !== "" && mode === byId("mode").value) fields.min_score = Number(least);
+  if (mode) fields.mode = mode;
+  if (isTyping && looksForWords()) fields.typing = true;
+  if (reranks() && !byKeywords) fields.rerank = true;
+  if (hasHighlights) fields.include = ["text", "metadata", "highlights"];
   const filter = byId("filter").value.trim();
   // As typed: a number may have more digits than JavaScript keeps.
   return filter ? `${JSON.stringify(fields).slice(0, -1)},"filter":${filter}}` : JSON.stringify(fields);
 }
 
-const reranks = () => Boolean(info?.reranker) && byId("rerank").checked;
+function listRoute(cursor = null) {
+  const fields = new URLSearchParams({ limit: byId("top-k").value });
+  const filter = byId("filter").value.trim();
+  if (filter) fields.set("filter", filter);
+  if (cursor !== null) fields.set("cursor", cursor);
+  return `${route("documents")}?${fields}`;
+}
 
-async function run(offset) {
-  if (!filterIsGood()) return;
+/** Search while the visitor types: by keywords soon after each key, as chosen after a pause. */
+function typed() {
+  remember({ settles: false });
+  clearTimeout(pauseTimer);
+  pauseTimer = setTimeout(() => run(PAUSED), PAUSE_MS);
+  if (looksForWords() && !isBlank()) {
+    keyTimer ??= setTimeout(() => {
+      keyTimer = null;
+      if (!isBlank()) run(TYPING);
+    }, KEY_MS);
+  }
+}
+
+/** Search now, with an address to come back to. */
+function ask() {
+  remember({ settles: true });
+  run(ASKED);
+}
+
+/** Put the form into the address. While the visitor types, one entry of the history changes. */
+function remember({ settles }) {
+  const fields = new URLSearchParams();
+  for (const [name, id] of Object.entries(FIELDS)) {
+    const isUsed = id !== "own-score" || byId("min-score").value === OWN;
+    if (isUsed && byId(id).value !== defaults[id]) fields.set(name, byId(id).value);
+  }
+  if (reranks()) fields.set("rerank", "");
+  if (chosenName()) fields.set("collection", chosenName());
+  setPlace({ fields }, { isNew: isSettled });
+  isSettled = settles;
+}
+
+/** Search for what the address says. */
+function restore() {
+  const { fields } = place();
+  for (const [name, id] of Object.entries(FIELDS)) byId(id).value = fields.get(name) ?? defaults[id];
+  for (const menu of [byId("mode"), byId("min-score")]) {
+    if (menu.selectedIndex === -1) menu.value = defaults[menu.id]; // it has no such entry
+  }
+  byId("rerank").checked = fields.has("rerank");
+  showOwnScore();
+  isSettled = true;
+  run(ASKED);
+}
+
+/** Show the documents for the form's fields. A newer call ends an older one. */
+async function run(stage, offset = 0) {
+  if (info === null || filterOf() === null) return;
+  if (stage !== TYPING) {
+    clearTimeout(keyTimer);
+    clearTimeout(pauseTimer);
+    keyTimer = null;
+  }
   running?.abort();
   const mine = (running = new AbortController());
   byId("panel-search").setAttribute("aria-busy", "true");
-  say(byId("search-trouble"), "");
   try {
-    const { data, headers } = await call("POST", route("search"), request(offset), { signal: mine.signal });
-    showResults(data, headers, offset);
+    const answer = await (isBlank() ? list(offset, mine.signal) : find(stage, offset, mine.signal));
+    if (stage === TYPING && answer.results.length === 0) return; // the chosen mode may find more
+    say(byId("search-trouble"), "");
+    showResults(answer, { stage, offset });
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof ApiError)) throw error;
+    if (stage === TYPING) return; // the answer after the pause says it, too
     if (offset === 0) clear();
     say(byId("search-trouble"), error.message);
   } finally {
@@ -109,10 +215,29 @@ async function run(offset) {
   }
 }
 
+async function find(stage, offset, signal) {
+  const ask = (...highlights) => call("POST", route("search"), request(stage, offset, ...highlights), { signal });
+  const { data, headers } = await ask().catch((error) => {
+    if (error.status !== 422 || !error.message.startsWith("highlights are")) throw error;
+    return ask(false); // the texts are too long to be looked through for words
+  });
+  const isCut = !/^0?$/.test(headers.get("x-truncated") ?? "");
+  const [wanted, most] = [Number(byId("top-k").value), Number(byId("top-k").max || Infinity)];
+  const reached = offset + data.results.length;
+  const hasMore = data.results.length === wanted && reached + wanted <= most && reached !== data.total;
+  return { ...data, isCut, hasMore };
+}
+
+async function list(offset, signal) {
+  const { data } = await call("GET", listRoute(offset > 0 ? last.cursor : null), null, { signal });
+  return { results: data.documents, total: data.total, cursor: data.next_cursor, hasMore: data.next_cursor !== null };
+}
+
 /** Forget what another collection has answered, or is about to. */
 function forget() {
   running?.abort();
   clear();
+  forgetFacets();
   say(byId("search-trouble"), "");
 }
 
@@ -123,37 +248,47 @@ function clear() {
   show(byId("more"), false);
 }
 
-function showResults({ results, took_ms }, headers, offset) {
+function showResults({ results, total, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
+  const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
-  const border = doubtfulBelow();
-  const last = byId("results").lastElementChild?.dataset.score ?? Infinity;
-  let before = Number(last);
+  last = { stage, cursor };
+  const border = doubtfulBelow(stage);
+  let before = Number(byId("results").lastElementChild?.dataset.score || Infinity);
   for (const result of results) {
     if (result.score < border && before >= border) byId("results").append(divider(border));
-    byId("results").append(resultItem(result, { rank: (shown += 1), isDoubtful: result.score < border, narrow }));
+    const options = { rank: (shown += 1), isDoubtful: result.score < border, narrow, edit };
+    byId("results").append(resultItem(result, options));
     before = result.score;
   }
-  const wanted = Number(byId("top-k").value);
-  show(byId("more"), results.length === wanted && shown + wanted <= Number(byId("top-k").max || Infinity));
+  if (hadFocus || (!hasMore && document.activeElement === byId("more"))) byId("results").focus();
+  show(byId("more"), hasMore);
   if (shown > 0) show(byId("search-empty"), false);
-  const found = shown === 0 ? t("search.nothing") : t("search.found", { n: shown });
-  const facts = [found, t("search.took", { ms: number(took_ms, 1) })];
-  if (!/^0?$/.test(headers.get("x-truncated") ?? "")) facts.push(t("search.cut"));
-  say(byId("search-status"), facts.join(" · "));
+  const isShort = typeof total === "number" && total > shown;
+  const found = isShort ? t("search.of", { n: total, shown }) : t("search.found", { n: shown });
+  const facts = [shown === 0 ? t("search.nothing") : found];
+  if (took_ms !== undefined) facts.push(t("search.took", { ms: number(took_ms, 1) }));
+  if (isCut) facts.push(t("search.cut"));
+  say(byId("search-status"), byId("search-empty").hidden ? facts.join(" · ") : "");
+  if (stage === TYPING) return;
+  byId("search-said").textContent = facts[0]; // once for all keys, not to flood who listens
+  if (hasKeywords) showFacets(results, { filterNow: filterOf, choose: filterBy, most: info.limits.max_facets });
 }
 
-/** The recommended minimum for queries in any language, where scores are cosines and none was chosen. */
-function doubtfulBelow() {
-  const areCosines = !reranks() && byId("mode").value === "dense";
-  return (areCosines && byId("min-score").value === "" && info?.min_scores.all) || -Infinity;
+/** The recommended minimum for queries in any language, unless one was chosen or the scores are no cosines. */
+function doubtfulBelow({ byKeywords }) {
+  const haveThreshold = !isBlank() && !byKeywords && byId("mode").value !== "keywords";
+  const arePure = !reranks() || info.reranker.weight !== "alone";
+  return (haveThreshold && arePure && byId("min-score").value === "" && minScores().all) || -Infinity;
 }
 
 const divider = (border) => el("li", { className: "divider" }, t("search.doubtful", { score: score(border) }));
 
 /** Search again, only among the documents with this value in their metadata. */
-function narrow(field, value) {
-  const text = byId("filter").value.trim();
-  byId("filter").value = JSON.stringify({ ...(text && filterIsGood() ? parse(text) : {}), [field]: value });
-  byId("options").open = true;
-  run(0);
+const narrow = (field, value) => filterBy({ ...filterOf(), [field]: value });
+
+function filterBy(filter) {
+  byId("filter").value = Object.keys(filter).length === 0 ? "" : JSON.stringify(filter);
+  ask();
 }
+
+const edit = (id) => editDocument(id, { hasOwnFields: Boolean(chosen(info).text), onChange: onDocumentsChanged });

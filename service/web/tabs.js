@@ -1,5 +1,7 @@
 // The parts of the page: one is shown at a time; the address names it (#compare).
 
+import { place, setPlace } from "./place.js";
+
 const MOVES = { ArrowRight: 1, ArrowLeft: -1 };
 const ENDS = { Home: 0, End: -1 };
 
@@ -20,15 +22,20 @@ export function startTabs(onOpen) {
       tabs.at(next).focus();
     });
   }
-  addEventListener("hashchange", () => reveal(location.hash.slice(1)));
-  reveal(location.hash.slice(1));
+  revealPlace();
 }
 
 /** Show a part. */
 export function openTab(name) {
-  location.hash = name;
+  setPlace({ name }, { isNew: true });
   reveal(name);
 }
+
+/** Show the part that the address names. */
+export const revealPlace = () => reveal(place().name);
+
+/** Whether a part is shown. */
+export const isOpen = (name) => current.dataset.tab === name;
 
 function reveal(name) {
   const chosen = tabs.find((tab) => tab.dataset.tab === name) ?? tabs[0];

@@ -15,7 +15,7 @@ function* batches(documents, { max_texts, max_body_bytes }) {
   const most = Math.min(MOST_DOCUMENTS, max_texts);
   let [batch, bytes] = [[], 0];
   for (const document of documents) {
-    const size = encoder.encode(JSON.stringify(document)).length;
+    const size = encoder.encode(JSON.stringify(document.body)).length;
     const isFull = batch.length >= most || bytes + size > BODY_SHARE * max_body_bytes;
     if (isFull && batch.length > 0) {
       yield batch;
@@ -29,7 +29,7 @@ function* batches(documents, { max_texts, max_body_bytes }) {
 
 /** The body of a request for some documents. */
 export const request = (documents) =>
-  JSON.stringify({ documents: documents.map(({ id, text, metadata }) => ({ id, text, metadata })) });
+  JSON.stringify({ documents: documents.map(({ body }) => body) });
 
 /**
  * Store documents; returns how many were. Those that the service refuses are told to `onError` (place, message).
@@ -60,7 +60,7 @@ async function put(batch, { path, signal, onError }) {
 async function withoutRefused(batch, error, options) {
   const at = batch.length === 1 ? 0 : Number(/^documents\[(\d+)\]/.exec(error.message)?.[1] ?? -1);
   if (batch[at]) {
-    options.onError(batch[at].place, error.message.replace(/^documents\[\d+\]\.?/, ""));
+    options.onError(batch[at].place, error.message.replace(/^documents\[\d+\](\.|: )?/, ""));
     const others = batch.filter((_, position) => position !== at);
     return others.length ? put(others, options) : 0;
   }

@@ -9,15 +9,11 @@ import httpx
 import pytest
 
 from tests.browser import Browser, Page
-from tests.contract.live import live_service
-from tests.skeleton.project import ROOT
+from tests.e2e.page import KEY, MAX_BODY_BYTES, READ_KEY, add, give_key, opened, put, search, wait_for_results
 
 pytestmark = pytest.mark.slow
 
-MODEL = ROOT / "models" / "default"
 SHOTS = os.environ.get("CROSSLET_TEST_SCREENSHOTS")  # a folder to keep pictures of every part in
-KEY, READ_KEY = "schlüssel", "lesen"
-MAX_BODY_BYTES = 20_000
 ROLES = {"button", "textbox", "searchbox", "combobox", "spinbutton", "tab", "tablist", "tabpanel", "progressbar"}
 LINES = """{"id": "a", "text": "Where is the station?", "metadata": {"n": 1234567890123456789}}
 
@@ -37,15 +33,6 @@ only one cell
 """
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """With a key, under a path that the page does not know of: the service cuts it off, as a proxy may leave it."""
-    settings = {"api_keys": KEY, "read_api_keys": READ_KEY, "max_body_bytes": MAX_BODY_BYTES}
-    with live_service(MODEL, tmp_path_factory.mktemp("store"), root_path="/lab/crosslet", **settings) as client:
-        client.headers["authorization"] = f"Bearer {KEY}"  # httpx sends UTF-8
-        yield client
-
-
 @pytest.fixture
 def shop(service: httpx.Client) -> Iterator[str]:
     """The path of a second collection, with a name that is as long as it may be; it is gone after the test."""
@@ -55,41 +42,10 @@ def shop(service: httpx.Client) -> Iterator[str]:
     service.delete(path)
 
 
-@pytest.fixture
-def page(browser: Browser, service: httpx.Client) -> Page:
-    """The page of a service without documents, its key given."""
-    service.post("/documents/delete", json={"filter": {"not": {"nothing": {"exists": True}}}})
-    page = Page(browser)
-    page.open(f"{service.base_url}/lab/crosslet/")
-    give_key(page)
-    page.wait_for("document.querySelector('#facts dd')")
-    return page
-
-
-def give_key(page: Page, key: str = KEY) -> None:
-    page.wait_for("document.querySelector('#key-dialog').open")
-    page.type(key, "#key")
-    page.press("Enter")
-
-
-def search(page: Page, query: str) -> list[str]:
-    """The texts that a query finds."""
-    page.value("document.querySelector('#search-status').textContent = ''")
-    page.click("#tab-search")
-    page.type(query, "#query")
-    page.press("Enter")
-    page.wait_for("document.querySelector('#search-status').textContent")
-    texts: list[str] = page.value("[...document.querySelectorAll('.result .text')].map(e => e.textContent)")
-    return texts
-
-
-def add(page: Page, text: str) -> str:
-    """What the page says after it has sent pasted text."""
-    page.click("#tab-add")
-    page.type(text, "#pasted")
-    page.click("#send")
-    page.wait_for("document.querySelector('#add-status').textContent.includes('stored')")
-    return page.text("#add-status")
+def choose_option(page: Page, selector: str, value: str) -> None:
+    page.value(
+        f"(e => {{ e.value = {value!r}; e.dispatchEvent(new Event('change')) }})(document.querySelector({selector!r}))"
+    )
 
 
 def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: httpx.Client) -> None:
@@ -100,7 +56,7 @@ def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: http
     assert service.get("/info").json()["index"]["documents"] == 10
     assert search(page, "I would like to send these shoes back.")[0].startswith("Vorrei restituire le scarpe")
     page.click("button.chip[title*='lang it']")
-    page.wait_for("document.querySelectorAll('.result').length === 1")
+    wait_for_results(page, 1)
     assert json.loads(page.value("document.querySelector('#filter').value")) == {"lang": "it"}
     page.type('{"lang": {"in": ["de", "fr"]}}', "#filter")
     assert len(search(page, "password")) == 2
@@ -114,11 +70,12 @@ def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: http
     assert page.hosts() == {str(service.base_url).rstrip("/")}
 
 
-def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service: httpx.Client) -> None:
+@pytest.mark.parametrize("mode", ["hybrid", "dense"])
+def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service: httpx.Client, mode: str) -> None:
     put(service, ["Das Passwort ist falsch.", "The moon is far away."])
     modes = page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)")
     assert modes == ["hybrid", "dense", "keywords"]
-    page.value("document.querySelector('#mode').value = 'dense'")
+    page.value(f"document.querySelector('#mode').value = '{mode}'")
     search(page, "My password is wrong.")
     widths = page.value("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.inlineSize))")
     scores = page.value("[...document.querySelectorAll('.bar')].map(e => Number(e.ariaValueNow))")
@@ -134,7 +91,10 @@ def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service:
     page.value("document.querySelector('#top-k').value = 1; document.querySelector('#min-score').selectedIndex = 0")
     assert len(search(page, "My password is wrong.")) == 1
     page.click("#more")
-    page.wait_for("document.querySelectorAll('.result').length === 2")
+    wait_for_results(page, 2)
+    page.value("document.querySelector('#mode').value = 'keywords'; document.querySelector('#top-k').value = 10")
+    assert len(search(page, "falsch falsche moon")) == 2
+    assert page.value("document.querySelectorAll('.divider, .doubtful').length") == 0  # these scores are no cosines
 
 
 def test_bad_lines_are_named_and_the_others_stored(page: Page, service: httpx.Client) -> None:
@@ -153,10 +113,11 @@ def test_a_file_of_cells_is_read_by_the_names_of_its_columns(page: Page, service
     file = tmp_path / "pages.csv"
     file.write_text(CSV, encoding="utf-8")
     page.click("#tab-add")
-    page.type("body", "#text-field")
-    page.type("nr", "#id-field")
     page.choose_file("#file", file)
-    page.wait_for("document.querySelector('#send').textContent === 'Add 2 documents'")
+    page.wait_for("document.querySelector('#preview table')")
+    choose_option(page, "#text-field", "body")
+    choose_option(page, "#id-field", "nr")
+    assert page.text("#send") == "Add 2 documents"
     assert [line.split(":")[0] for line in page.text("#add-errors").splitlines()] == ["Line 4", "Line 6"]
     page.click("#send")
     page.wait_for("document.querySelector('#add-status').textContent === '2 documents are stored.'")
@@ -165,28 +126,53 @@ def test_a_file_of_cells_is_read_by_the_names_of_its_columns(page: Page, service
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "columns"),
+    ("name", "text", "heads"),
     [
-        ("faq.csv", 'nr,question,answer\n1,Why?,So.\n2,"How, and when?",Now.\n', "nr, question, answer"),
-        ("FAQ.TSV", "nr\tquestion\n1\tWhy?\n", "nr, question"),
-        ("faq.txt", "\ufeffnr\tFirst question\r\n1\tWhy?\r\n", "nr, First question"),  # a spreadsheet's "text"
-        ("faq", "nr;質問\n1;なぜ?\n", "nr, 質問"),
+        (
+            "faq.csv",
+            'nr,question,ok\n1,Why?,true\n2,"How, and when?",false\n',
+            ["nr number", "question text · is the text", "ok true/false"],
+        ),
+        ("FAQ.TSV", "id\tquestion\tzip\n1\tWhy?\t007\n", ["id number · id", "question text · is the text", "zip text"]),
+        (
+            "faq.txt",
+            "\ufeffnr\tFirst question\r\n1.5\tWhy?\r\n",
+            ["nr number", "First question text · is the text"],
+        ),  # a spreadsheet's "text"
+        ("faq", "nr;質問\n12345678901234567890123;なぜ?\n", ["nr text", "質問 text · is the text"]),
+        (
+            "a.jsonl",
+            '{"id": 7, "body": "Why?", "tags": ["a"], "o": {"x": null}}\n{"id": "8", "body": "x", "n": 5}\n',
+            ["id mixed · id", "body text · is the text", "tags list", "o object", "n number"],
+        ),
+        (
+            "a.json",
+            '[{"text": "Why?", "n": 12345678901234567890123, "long title": "much longer"}]',
+            ["text text · is the text", "n number", "long title text"],
+        ),
     ],
 )
-def test_a_table_without_the_texts_column_is_refused(
-    page: Page, service: httpx.Client, tmp_path: Path, name: str, text: str, columns: str
-) -> None:
+def test_a_file_is_shown_before_it_is_added(page: Page, tmp_path: Path, name: str, text: str, heads: list[str]) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     page.click("#tab-add")
     page.choose_file("#file", tmp_path / name)
-    page.wait_for("document.querySelector('#add-errors').textContent")
-    error = page.text("#add-errors")
-    assert f"no column is named text; there are: {columns}. Name the right one" in error
-    assert error.endswith(f"crosslet index build '{name}' --url {service.base_url}/lab/crosslet")
-    assert page.value("document.querySelector('#send').disabled")
-    page.type("question" if "question" in columns.split(", ") else columns.split(", ")[1], "#text-field")
-    page.wait_for("!document.querySelector('#send').disabled")
+    page.wait_for("document.querySelector('#preview table')")
+    heads_and_cells = "[...document.querySelectorAll('#preview tr')].map(row => [...row.cells].map(e => e.innerText))"
+    first, *rows = page.value(heads_and_cells)
+    assert [head.replace("\n", " ") for head in first] == heads
+    assert page.text("#add-status").startswith(f"{len(rows)} document")
+    assert any("Why?" in row or "なぜ?" in row for row in rows)
     assert page.text("#add-errors") == ""
+
+
+def test_cells_become_numbers_unless_they_are_texts(page: Page, service: httpx.Client) -> None:
+    csv = "id,text,price,zip,new\n7,Kettle,19.9,007,True\n8,Lamp,5,12345,False\n"
+    assert add(page, csv) == "2 documents are stored."
+    assert service.get("/documents/7").json()["metadata"] == {"price": 19.9, "zip": "007", "new": True}
+    page.click("#types")
+    page.click("#send")
+    page.wait_for("document.querySelector('#add-status').textContent === '2 documents are stored.'")
+    assert service.get("/documents/8").json()["metadata"] == {"price": "5", "zip": "12345", "new": "False"}
 
 
 @pytest.mark.parametrize(
@@ -262,7 +248,10 @@ def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: ht
     command = page.text("#curl-text")
     assert command.startswith(f"curl -s '{service.base_url}/lab/crosslet/search' \\")
     assert '-H "Authorization: Bearer $CROSSLET_KEY"' in command
-    assert r"""-d '{"query":"it'\''s here","top_k":10,"mode":"hybrid"}'""" in command
+    assert (
+        r"""-d '{"query":"it'\''s here","top_k":10,"mode":"hybrid","include":["text","metadata","highlights"]}'"""
+        in command
+    )
     assert KEY not in page.value("document.documentElement.outerHTML")
 
 
@@ -275,10 +264,7 @@ def test_a_body_over_the_limit_is_the_error_of_its_line(page: Page) -> None:
 
 
 def test_a_key_without_write_access_stops_adding(browser: Browser, service: httpx.Client) -> None:
-    page = Page(browser)
-    page.open(f"{service.base_url}/lab/crosslet/#add")
-    give_key(page, READ_KEY)
-    page.wait_for("document.querySelector('#facts dd')")
+    page = opened(browser, service, "#add", key=READ_KEY)
     assert add(page, "one\ntwo") == "Stopped: 0 documents are stored."
     assert "CROSSLET_READ_API_KEYS" in page.text("#add-trouble")
 
@@ -302,7 +288,7 @@ def test_the_menu_of_collections_applies_to_all_parts(page: Page, service: httpx
     assert page.value(options) == ["default · 1", f"{name} · 2"]
     assert search(page, "red kettle") == ["The moon is far away."]
     choose(page, 1)
-    assert page.value("document.querySelectorAll('.result').length") == 0
+    wait_for_results(page, 2)
     assert page.value("document.querySelector('#query').placeholder") == "Search 2 documents, in any language"
     assert search(page, "red kettle")[0] == "Ein roter Kessel."
     page.click("#search-curl")
@@ -398,13 +384,17 @@ def test_all_parts_fit_the_window_and_are_readable(
     page.click("#tab-compare")
     page.click("#compare-example")
     page.wait_for("document.querySelector('.matrix')")
+    page.value("document.querySelectorAll('#settings, #facets').forEach(e => { e.open = true })")
+    page.value("document.querySelector('#pasted').value = 'id,text,price\\n1,Hello,5\\n'")
+    page.value("document.querySelector('#pasted').dispatchEvent(new Event('input'))")
     for tab in ("search", "compare", "add", "about"):
         page.click(f"#tab-{tab}")
         assert page.value("document.documentElement.scrollWidth") <= width, tab
         assert page.faint_texts() == [], tab
         page.screenshot((Path(SHOTS) if SHOTS else tmp_path) / f"{tab}-{width}-{scheme}.png")
-
-
-def put(service: httpx.Client, texts: list[str], *, path: str = "/documents") -> None:
-    documents = [{"id": text[:20], "text": text, "metadata": {"n": n}} for n, text in enumerate(texts)]
-    assert service.put(path, json={"documents": documents}).status_code == 200
+    page.click("#tab-search")
+    page.click(".edit")
+    page.wait_for("document.querySelector('#edit-text').value")
+    page.click("#edit-delete")
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.faint_texts() == []

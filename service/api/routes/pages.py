@@ -9,7 +9,7 @@ from typing import get_args
 import fastapi_offline
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
@@ -21,6 +21,15 @@ from service.runtime import Runtime
 
 STATIC_PATH = "/docs/static"
 STATIC_FILES = Path(fastapi_offline.__file__).parent / "static"
+# Swagger UI has a dark style, but turns it on only in a layout with a bar that has its switch.
+COLOUR_SCHEME = """<meta name="color-scheme" content="light dark">
+    <script>
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+    dark.addEventListener("change", follow);
+    follow();
+    </script>
+    """
 
 PAGE_FILES = Path(__file__).resolve().parents[2] / "web"
 PAGE_PATH = "/page"
@@ -47,13 +56,14 @@ page_router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 async def docs(runtime: RuntimeDependency) -> Response:
     """Swagger UI; its scripts are in an installed package."""
     root = runtime.settings.root_path
-    return get_swagger_ui_html(
+    page = get_swagger_ui_html(
         title="crosslet",
         openapi_url=f"{root}/openapi.json",
         swagger_js_url=f"{root}{STATIC_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{root}{STATIC_PATH}/swagger-ui.css",
         swagger_favicon_url=f"{root}{STATIC_PATH}/favicon.png",
     )
+    return HTMLResponse(bytes(page.body).decode().replace("<title>", f"{COLOUR_SCHEME}<title>"))
 
 
 @docs_router.get("/openapi.json")

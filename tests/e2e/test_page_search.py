@@ -1,0 +1,383 @@
+"""The search of the page while a visitor types, its address, its marks, its facets and the change of documents."""
+
+import json
+import time
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.browser import Browser, Page
+from tests.e2e.page import IS_IDLE, KEY, PATH, READ_KEY, opened, put, put_documents, results, search, wait_for_results
+
+pytestmark = pytest.mark.slow
+
+AFTER_PAUSE_S = 0.8
+MOON, WRONG = "The moon is far away.", "Das Passwort ist falsch."
+HOSTILE = "<img src=x onerror=alert(1)> 😀𝒜 a <b>kettle</b> <script>alert(2)</script>"
+FILLER = "Nothing is said here about it at all. "
+GOODS: list[dict[str, object]] = [
+    {
+        "id": f"{lang}/{n}",
+        "text": f"{text} {n}",
+        "metadata": {"lang": lang, "year": 2020 + n, "new": n > 1, "tags": tags},
+    }
+    for lang, text in (("de", "Wasserkocher"), ("en", "Kettle"), ("hi", "केतली"))
+    for n, tags in enumerate((["kitchen", "red"], ["kitchen"], ["office"]))
+]
+
+
+def marks(page: Page, selector: str = "mark") -> list[str]:
+    texts: list[str] = page.value(f"[...document.querySelectorAll('.result {selector}')].map(e => e.textContent)")
+    return texts
+
+
+def keys(page: Page, text: str) -> None:
+    for letter in text:
+        page.type(letter)
+
+
+def place(page: Page) -> str:
+    hash_: str = page.value("location.hash")
+    return hash_
+
+
+def facets(page: Page) -> dict[str, list[str]]:
+    """Each field with its values, counts and whether they are pressed."""
+    found: dict[str, list[str]] = page.value(
+        """Object.fromEntries([...document.querySelectorAll('#facet-list section')].map((one) => [
+          one.querySelector('h3').textContent,
+          [...one.querySelectorAll('button')].map((e) => e.textContent + (e.ariaPressed === 'true' ? '!' : '')),
+        ]))"""
+    )
+    return found
+
+
+def press_facet(page: Page, value: str) -> None:
+    """By the keyboard; the focus stays."""
+    page.value(
+        f"[...document.querySelectorAll('#facet-list button')].find(e => e.textContent.startsWith({value!r})).focus()"
+    )
+    page.press("Enter")
+    page.wait_for(IS_IDLE)
+    assert page.value("document.activeElement.textContent").startswith(value)
+
+
+def test_keywords_answer_keys_and_the_mode_a_pause(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    page.value("document.querySelector('#query').focus()")
+    keys(page, "pass")
+    page.wait_for("document.querySelector('mark')?.textContent === 'Passwort'")
+    time.sleep(AFTER_PAUSE_S)
+    sent = page.bodies("/search")
+    assert {body["mode"] for body in sent[:-1]} == {"keywords"}
+    assert sent[-1]["mode"] == "hybrid"
+    assert all(body["typing"] for body in sent)
+    assert (sent[-1]["query"], len(sent) < 6) == ("pass", True)  # at most one a key, and that of the pause
+    assert page.text("#search-said") == "2 results"
+    page.press("Enter")
+    page.wait_for(IS_IDLE)
+    assert "typing" not in page.bodies("/search")[-1]
+
+
+def test_vectors_alone_wait_for_a_pause(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    page.value("document.querySelector('#mode').value = 'dense'")
+    page.value("document.querySelector('#query').focus()")
+    keys(page, "my password")
+    wait_for_results(page, 2)
+    (body,) = page.bodies("/search")
+    assert (body["query"], body["mode"], "typing" in body) == ("my password", "dense", False)
+
+
+def test_an_older_answer_never_replaces_a_newer_one(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    page.value(
+        """window.fetch = ((send) => async (url, options) => {
+          const answer = await send(url, options);
+          if (String(options.body).includes("falsch")) await new Promise((done) => setTimeout(done, 1500));
+          return answer;
+        })(window.fetch)"""
+    )
+    page.type("falsch", "#query")
+    time.sleep(AFTER_PAUSE_S)
+    assert search(page, "moon")[0] == MOON
+    time.sleep(1.5)
+    assert results(page)[0] == MOON
+    assert page.complaints()[1:] == []  # but for the key
+
+
+def test_a_word_that_is_composed_is_not_searched_for(page: Page, service: httpx.Client) -> None:
+    put(service, ["返金にはどのくらい時間がかかりますか。", MOON])
+    page.value("document.querySelector('#query').focus()")
+    for part in ("h", "へ", "へん", "返"):
+        page.send("Input.imeSetComposition", text=part, selectionStart=len(part), selectionEnd=len(part))
+    time.sleep(AFTER_PAUSE_S)
+    assert page.value("document.querySelector('#query').value") == "返"
+    assert page.bodies("/search") == []
+    page.type("返金")
+    page.wait_for("document.querySelector('mark')?.textContent === '返金'")
+
+
+@pytest.mark.parametrize("pointer", ["fine", "coarse"])
+def test_the_cursor_is_in_the_search_box_unless_touched(browser: Browser, service: httpx.Client, pointer: str) -> None:
+    page = Page(browser)
+    page.send("Emulation.setEmulatedMedia", features=[{"name": "pointer", "value": pointer}])
+    if pointer == "coarse":
+        page.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    page.open(f"{service.base_url}{PATH}/")
+    page.wait_for("document.querySelector('#key-dialog').open")
+    page.click("#key-cancel")
+    page.wait_for("!document.querySelector('#key-dialog').open")
+    assert page.value("document.activeElement.id === 'query'") is (pointer == "fine")
+
+
+def test_a_slash_leads_to_the_search_box_from_anywhere(page: Page) -> None:
+    page.click("#tab-about")
+    page.press("/")
+    assert page.value("[document.activeElement.id, document.activeElement.value]") == ["query", ""]
+    assert place(page) == "#search"
+    page.press("/")  # now a letter
+    assert page.value("document.activeElement.value") == "/"
+
+
+def test_back_leads_to_the_searches_before(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    before = page.value("history.length")
+    page.value("document.querySelector('#query').focus()")
+    keys(page, "moon")
+    assert place(page) == "#?q=moon"
+    page.press("Enter")
+    page.wait_for(IS_IDLE)
+    assert page.value("history.length") == before + 1
+    page.value("document.querySelector('#query').select()")
+    keys(page, "falsch")
+    page.press("Enter")
+    page.wait_for(f"{IS_IDLE} && document.querySelector('mark')?.textContent === 'falsch'")
+    assert page.value("history.length") == before + 2
+    page.click("#tab-about")
+    for name, query, mark in (("search", "falsch", "falsch"), ("search", "moon", "moon")):
+        page.value("history.back()")
+        page.wait_for(f"document.querySelector('#query').value === '{query}' && {IS_IDLE}")
+        page.wait_for(f"document.querySelector('mark')?.textContent === '{mark}'")
+        assert page.value("document.querySelector('[aria-selected=true]').dataset.tab") == name
+    page.value("history.back()")
+    page.wait_for(
+        "document.querySelector('#query').value === '' && document.querySelectorAll('.score .number').length === 0"
+    )
+    assert len(wait_for_results(page, 2)) == 2
+
+
+def test_a_shared_link_opens_with_its_answers(browser: Browser, page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    put_documents(service, GOODS[:3], path="/collections/a.b/documents")
+    fields = {"q": "kettle & Co? #1", "mode": "keywords", "filter": '{"lang":"en"}', "k": "2"}
+    link = "#search?" + "&".join(f"{name}={quote(value)}" for name, value in fields.items())
+    other = opened(browser, service, link)
+    assert len(wait_for_results(other, 2)) == 2
+    assert other.bodies("/search")[-1] == {
+        "query": "kettle & Co? #1",
+        "top_k": 2,
+        "mode": "keywords",
+        "include": ["text", "metadata", "highlights"],
+        "filter": {"lang": "en"},
+    }
+    other.press("Enter")
+    other.wait_for(IS_IDLE)
+    assert dict(pair.split("=") for pair in place(other).split("?")[1].split("&")).keys() == fields.keys()
+    assert KEY not in other.value("decodeURIComponent(location.href)")
+    third = opened(browser, service, "#search?q=kocher&collection=a.b")
+    assert len(wait_for_results(third, 3)) == 3
+    assert third.value("document.querySelector('#collection').value") == "a.b"
+    fourth = opened(browser, service, "#search?q=kocher&collection=gone")
+    assert fourth.text("#trouble") == "There is no collection gone."
+    service.delete("/collections/a.b")
+
+
+def test_what_matched_is_marked_in_any_script(page: Page, service: httpx.Client) -> None:
+    put(service, [HOSTILE, f"😀 {MOON} The kettle is red. Nobody knows.", "هذه غلاية كهربائية. لا أحد يعرف."])
+    page.value("document.querySelector('#mode').value = 'keywords'")
+    assert sorted(search(page, "kettle")) == [HOSTILE, f"😀 {MOON} The kettle is red. Nobody knows."]
+    assert marks(page) == ["kettle", "kettle"]
+    assert "The kettle is red." in marks(page, ".sentence")
+    assert page.value("document.querySelectorAll('.result img, .result b, .result script').length") == 0
+    assert search(page, "غلاية")[0].startswith("هذه")
+    assert (marks(page), marks(page, ".sentence")) == (["غلاية"], ["هذه غلاية كهربائية."])
+    direction = "getComputedStyle(document.querySelector('.result .text')).direction"
+    assert page.value(direction) == "rtl"
+
+
+@pytest.mark.parametrize("chunk", [True, False])
+def test_a_long_text_is_folded_around_its_best_part(page: Page, service: httpx.Client, chunk: bool) -> None:
+    text = f"{FILLER * 40}The 😀 kettle is red. {FILLER * 40}".strip()
+    service.put("/documents", json={"documents": [{"id": "long", "text": text}], "chunk": chunk}).raise_for_status()
+    (folded,) = search(page, "red kettle")
+    assert len(folded) < len(text) / 2
+    assert "The 😀 kettle is red." in folded
+    assert (folded[0], folded[-1]) == ("…", "…")
+    assert marks(page, ".sentence") == ["The 😀 kettle is red."]
+    page.click(".document .link")
+    assert results(page) == [text]
+    assert marks(page) == ["kettle", "red"]
+
+
+def test_texts_too_long_for_marks_are_found_without(page: Page, service: httpx.Client) -> None:
+    for n in range(60):  # together over the million characters in which the service looks for words
+        document = {"id": str(n), "text": f"kettle {n} {'x' * 18_000}"}
+        service.put("/documents", json={"documents": [document], "chunk": False}).raise_for_status()
+    page.value("document.querySelector('#top-k').value = 60")
+    assert len(search(page, "kettle")) == 60
+    assert marks(page) == []
+    page.value("document.querySelector('#top-k').value = 5")
+    assert len(search(page, "kettle")) == len(marks(page)) == 5
+
+
+def test_facets_narrow_the_search_and_widen_it_again(page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    search(page, "kettle")
+    page.wait_for("document.querySelector('#facet-list section')")
+    assert facets(page) == {
+        "lang": ["de 3", "en 3", "hi 3"],
+        "year": ["2020 3", "2021 3", "2022 3"],
+        "new": ["false 6", "true 3"],
+        "tags": ["kitchen 6", "office 3", "red 3"],
+    }
+    press_facet(page, "de")
+    assert len(wait_for_results(page, 3)) == 3
+    page.wait_for("document.querySelectorAll('[aria-pressed=true]').length === 1")
+    assert facets(page)["lang"] == ["de 3!", "en 3", "hi 3"]
+    assert facets(page)["tags"] == ["kitchen 2", "office 1", "red 1"]
+    press_facet(page, "en")
+    wait_for_results(page, 6)
+    for value, count in (("2021", 2), ("false", 2), ("kitchen", 2)):
+        press_facet(page, value)
+        wait_for_results(page, count)
+    filter_ = json.loads(page.value("document.querySelector('#filter').value"))
+    assert filter_ == {"lang": {"in": ["de", "en"]}, "year": 2021, "new": False, "tags": "kitchen"}
+    for value in ("de", "en", "2021", "false", "kitchen"):
+        page.wait_for("document.querySelectorAll('[aria-pressed=true]').length > 0")
+        press_facet(page, value)
+    wait_for_results(page, 9)
+    assert page.value("document.querySelector('#filter').value") == ""
+
+
+def test_facets_know_numbers_from_texts(page: Page, service: httpx.Client) -> None:
+    values: list[object] = ["1", 1, 1, True, "true", 2.5, "x y"]
+    put_documents(service, [{"id": str(n), "text": f"kettle {n}", "metadata": {"v": v}} for n, v in enumerate(values)])
+    search(page, "kettle")
+    page.wait_for("document.querySelector('#facet-list section')")
+    assert facets(page)["v"] == ["1 3", "true 2", "2.5 1", "x y 1"]
+    for value, count in (("1", 3), ("true", 5), ("2.5", 6)):
+        press_facet(page, value)
+        wait_for_results(page, count)
+        page.wait_for(f"document.querySelectorAll('[aria-pressed=true]').length === {[3, 5, 6].index(count) + 1}")
+
+
+def test_an_empty_query_lists_all_documents(page: Page, service: httpx.Client) -> None:
+    put(service, [f"Number {n}" for n in range(25)])
+    page.value("document.querySelector('#query').focus()")
+    page.press("Enter")
+    assert wait_for_results(page, 10)[-1] == "Number 9"
+    assert page.text("#search-status") == "10 of 25 documents"
+    for count in (20, 25):
+        page.click("#more")
+        wait_for_results(page, count)
+    assert results(page) == [f"Number {n}" for n in range(25)]
+    assert page.value("document.querySelector('#more').hidden")
+    page.type('{"n": {"gte": 20}}', "#filter")
+    page.press("Enter")
+    assert wait_for_results(page, 5)[0] == "Number 20"
+
+
+def edit(page: Page, place: int = 0) -> None:
+    page.click(f"#results > li:nth-child({place + 1}) .edit")
+    page.wait_for("document.querySelector('#edit-text').value")
+
+
+def test_a_document_is_edited_and_deleted(page: Page, service: httpx.Client) -> None:
+    text, metadata = "A moon.\r\nOf cheese.", {"a": 1234567890123456789, "b": {"c": 1, "d": 2}, "e": "old"}
+    path = "/documents/de/a%20%3F%23%25"
+    put_documents(service, [{"id": "de/a ?#%", "text": text, "metadata": metadata}, {"id": "b", "text": WRONG}])
+    assert len(search(page, "")) == 2
+    edit(page)
+    assert json.loads(page.value("document.querySelector('#edit-metadata').value")) == metadata
+    page.type('{"a": 1234567890123456789, "b": {"c": 5}, "f": [1]}', "#edit-metadata")
+    page.click("#edit-form .primary")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
+    stored = service.get(path).json()
+    assert stored["text"] == text
+    assert stored["metadata"] == {"a": 1234567890123456789, "b": {"c": 5}, "f": [1]}
+    assert page.bodies("de/a%20%3F%23%25")[-1] == {"metadata": {"b": {"c": 5, "d": None}, "e": None, "f": [1]}}
+    wait_for_results(page, 2)
+    edit(page)
+    page.type('{"a": null}', "#edit-metadata")  # which PATCH would remove
+    page.type("A red kettle.", "#edit-text")
+    page.click("#edit-form .primary")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
+    assert service.get(path).json()["metadata"] == {"a": None}
+    assert search(page, "kettle")[0] == "A red kettle."
+    edit(page)
+    page.click("#edit-delete")
+    assert page.value("document.activeElement.id") == "edit-no"
+    page.click("#edit-no")
+    assert service.get(path).status_code == 200
+    page.click("#edit-delete")
+    page.click("#edit-yes")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
+    assert wait_for_results(page, 1) == [WRONG]
+    assert service.get(path).status_code == 404
+
+
+def test_what_cannot_be_saved_is_said_in_the_dialog(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON])
+    assert search(page, "") == [MOON]
+    edit(page)
+    for metadata, sentence in (("{a}", "The metadata are not JSON"), ("[1]", "Metadata are an object, such as")):
+        page.type(metadata, "#edit-metadata")
+        page.click("#edit-form .primary")
+        page.wait_for(f"document.querySelector('#edit-trouble').textContent.startsWith({sentence!r})")
+    service.delete(f"/documents/{quote(MOON[:20])}")
+    page.type('{"n": 8}', "#edit-metadata")
+    page.click("#edit-form .primary")
+    page.wait_for("document.querySelector('#edit-trouble').textContent === 'no document has this id'")
+
+
+def test_a_change_needs_the_key_that_may_write(browser: Browser, page: Page, service: httpx.Client) -> None:
+    put(service, [MOON])
+    reader = opened(browser, service, key=READ_KEY)
+    assert wait_for_results(reader, 1) == [MOON]
+    edit(reader)
+    reader.click("#edit-delete")
+    reader.click("#edit-yes")
+    reader.wait_for("document.querySelector('#key-trouble').textContent.includes('CROSSLET_READ_API_KEYS')")
+    assert service.get("/info").json()["index"]["documents"] == 1
+    reader.type(KEY, "#key")
+    reader.press("Enter")
+    reader.wait_for("!document.querySelector('#edit-dialog').open")
+    reader.wait_for("document.querySelector('#search-empty').checkVisibility()")
+    assert service.get("/info").json()["index"]["documents"] == 0
+
+
+def test_an_answer_that_does_not_come_is_said(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON])
+    assert search(page, "moon") == [MOON]
+    conditions = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.send("Network.emulateNetworkConditions", offline=True, **conditions)
+    page.type("kettle", "#query")
+    page.wait_for("document.querySelector('#search-trouble').textContent.startsWith('The service does not answer')")
+    assert results(page) == []
+    page.send("Network.emulateNetworkConditions", offline=False, **conditions)
+    assert search(page, "moon") == [MOON]
+    assert page.value("document.querySelector('#search-trouble').hidden")
+
+
+def test_docs_are_dark_where_the_visitor_wants_it(browser: Browser, service: httpx.Client) -> None:
+    page = Page(browser)
+    page.colours("dark")
+    page.send("Page.navigate", url=f"{service.base_url}{PATH}/docs")
+    page.wait_for("document.querySelector('.opblock')")
+    light = "getComputedStyle(document.querySelector('.swagger-ui')).color.match(/\\d+/g).every((part) => part > 200)"
+    for scheme in ("dark", "light", "dark"):
+        page.colours(scheme)
+        page.wait_for(f"({light}) === {json.dumps(scheme == 'dark')}")
+    assert page.complaints() == []
