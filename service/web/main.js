@@ -9,6 +9,7 @@ import { showFacts } from "./facts.js";
 import { startKey } from "./key.js";
 import { onMove, place } from "./place.js";
 import { startSearch } from "./search.js";
+import { startSettings } from "./settings.js";
 import { isOpen, openTab, revealPlace, startTabs } from "./tabs.js";
 import { startWords, t } from "./words.js";
 
@@ -33,6 +34,7 @@ function showAll() {
   showFacts(info);
   search.show(info);
   add.show(info);
+  settings.show(info);
 }
 
 async function refreshDocuments() {
@@ -61,6 +63,13 @@ function changeCollection() {
 
 const search = startSearch({ onChange: refreshDocuments });
 const add = startAdd({ onStored: refreshDocuments });
+const settings = startSettings({
+  async onSet(name) {
+    await refresh();
+    choose(name);
+    changeCollection();
+  },
+});
 startCompare();
 startCollections({ onChange: changeCollection });
 await startWords(() => {

@@ -17,7 +17,7 @@ export function showPreview(table, { textField, idField, own, kept, areTexts }) 
   show(byId("preview"), table !== null);
   if (table === null) return;
   const fields = table.fields.slice(0, FIELDS);
-  const used = own === null ? [textField] : [...own.matchAll(/{([^{}]+)}/g)].map(([, name]) => name);
+  const used = own === null ? [textField] : [...own.matchAll(/{{|{([^{}]+)}/g)].flatMap(([, name]) => name ?? []);
   const isIn = (names, name) => names.some((one) => one === name || one.startsWith(`${name}.`));
   const role = (name) => {
     if (name === idField) return t("preview.id");

@@ -54,8 +54,7 @@ export function startSearch({ onChange }) {
     byId(id).addEventListener("change", () => byId("search-form").reportValidity() && ask());
   }
   byId("min-score").addEventListener("change", showOwnScore);
-  const isWide = matchMedia("(min-width: 60rem)").matches;
-  byId("options").open = byId("facets").open = isWide;
+  byId("options").open = byId("facets").open = matchMedia("(min-width: 60rem)").matches;
   return { show: showInfo, clear: forget, ask, restore, again, focus };
 }
 
@@ -183,6 +182,7 @@ function restore() {
     if (menu.selectedIndex === -1) menu.value = defaults[menu.id]; // it has no such entry
   }
   byId("rerank").checked = fields.has("rerank");
+  if (byId("filter").value) byId("options").open = true; // what leaves documents out is to be seen
   showOwnScore();
   isSettled = true;
   run(ASKED);
@@ -284,7 +284,10 @@ function doubtfulBelow({ byKeywords }) {
 const divider = (border) => el("li", { className: "divider" }, t("search.doubtful", { score: score(border) }));
 
 /** Search again, only among the documents with this value in their metadata. */
-const narrow = (field, value) => filterBy({ ...filterOf(), [field]: value });
+function narrow(field, value) {
+  byId("options").open = true;
+  filterBy({ ...filterOf(), [field]: value });
+}
 
 function filterBy(filter) {
   byId("filter").value = Object.keys(filter).length === 0 ? "" : JSON.stringify(filter);
