@@ -5,10 +5,9 @@ Shapes: Q queries, A answered test queries, N documents, D dims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -18,8 +17,8 @@ from scipy.stats import skew
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from service.documents.document import Document
-from service.documents.keywords.index import RARITY
-from service.documents.search import KEYWORD_WEIGHT, hybrid_score
+from service.documents.interface import Query
+from service.documents.search import HALF_EVIDENCE, hybrid_score
 from service.documents.store.store import DocumentStore
 from service.errors import CrossletError
 from training.errors import EvaluationError
@@ -30,10 +29,9 @@ from training.evaluation.vectors import Encode, unit_rows
 RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
 RANK_CONSTANT = 60
-WEIGHTS, RARITIES = (0.4, 0.6, 0.8, 1.0, 1.5, 2.0), (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # of the fusion, compared on dev
+HALVES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0)  # of `hybrid_score`, compared on dev
 Values = dict[str, float]
 Groups = Mapping[str, NDArray[np.int64]]  # language or kind, or "all" -> rows
-Evidence = Mapping[float, NDArray[np.float64]]  # exponent of rarity -> (Q, N)
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,14 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: S
     centre_D = document_ND.mean(axis=0)
     centred_QN = unit_rows(query_QD - centre_D) @ unit_rows(document_ND - centre_D).T
     answered = Answered.of(search_set)
-    keyword_QN, evidence_QN = service_scores(texts, documents)
+    named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
+    keyword_QN, evidence_QN = service_scores([Query(words=text) for text in texts], named)
+    dev = {row: [one.document] for row, one in enumerate(search_set.queries) if one.is_dev and one.document is not None}
     return {
         **_ranking(answered, cosine_QN),
         **_top1(answered, centred_QN, "_centred"),
-        **_hybrid(answered, cosine_QN, keyword_QN, evidence_QN[RARITY]),
-        "_fusion_dev": _fusions(search_set, cosine_QN, evidence_QN),
+        **_hybrid(answered, cosine_QN, keyword_QN, evidence_QN),
+        "_fusion_dev": fusions(dev, cosine_QN, evidence_QN),
         **_top1(answered, bm25_scores(texts, documents), "_bm25"),
         **_top1(answered, character_scores(texts, documents), "_tfidf"),
         "_hubs": _hubs(answered, cosine_QN),
@@ -93,8 +93,10 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: S
     }
 
 
-def service_scores(queries: list[str], documents: list[str]) -> tuple[NDArray[np.float64], Evidence]:
-    """The service's keyword scores, in [0, 1): (Q, N); and what fusion makes of them, by the exponent of rarity.
+def service_scores(
+    queries: Sequence[Query], documents: Sequence[Document]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The service's keyword scores and the evidence for fusion, both in [0, 1): (Q, N).
 
     Keywords are kept in a store of their own while this runs.
 
@@ -107,23 +109,21 @@ def service_scores(queries: list[str], documents: list[str]) -> tuple[NDArray[np
         raise EvaluationError(f"{gettempdir()} has no room for the keywords; TMPDIR names another folder") from exc
 
 
-def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> tuple[NDArray[np.float64], Evidence]:
-    score_QN = np.zeros((len(queries), len(documents)))
-    evidence_QN = {rarity: np.zeros_like(score_QN) for rarity in {*RARITIES, RARITY}}
+def _scores_in(
+    folder: Path, queries: Sequence[Query], documents: Sequence[Document]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    score_QN, evidence_QN = np.zeros((2, len(queries), len(documents)))
     with closing(DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=1)) as store:
         with store.transaction() as transaction:
-            named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
-            transaction.upsert(named, np.ones((len(named), 1), np.float32))
-            rows = transaction.rows_of([document.id for document in named])
+            transaction.upsert(documents, np.ones((len(documents), 1), np.float32))
+            rows = transaction.rows_of([document.id for document in documents])
             transaction.commit()
         place = {row: number for number, row in enumerate(rows)}
         with store.snapshot() as snapshot:
             for number, query in enumerate(queries):
-                for rarity, of_rarity_QN in evidence_QN.items():
-                    hits = snapshot.with_keywords(query, rarity=rarity)
-                    places = [place[row] for row in hits.rows.tolist()]
-                    of_rarity_QN[number, places] = hits.evidence
-                    score_QN[number, places] = hits.scores
+                hits = snapshot.with_keywords(query.words or "", typing=query.typing)
+                places = [place[row] for row in hits.rows.tolist()]
+                score_QN[number, places], evidence_QN[number, places] = hits.scores, hits.evidence
     return score_QN, evidence_QN
 
 
@@ -179,17 +179,19 @@ def _hybrid(
     }
 
 
-def _fusions(search_set: SearchSet, cosine_QN: NDArray[np.float32], evidence_QN: Evidence) -> Values:
-    """Top-1 of hybrid search on the dev queries: its weight and exponent of rarity -> score. The first is in force."""
-    if not any(query.is_dev and query.document is not None for query in search_set.queries):
+def fusions(
+    right: Mapping[int, Collection[int]], cosine_QN: NDArray[np.floating], evidence_QN: NDArray[np.float64]
+) -> Values:
+    """Top-1 of hybrid search over `HALVES`; the first is in force. right: a query's row -> the documents to find."""
+    if not right:
         return {}
-    dev, wide_QN = Answered.of(search_set, is_dev=True), cosine_QN.astype(np.float64)
-    settings = dict.fromkeys([(KEYWORD_WEIGHT, RARITY), *product(WEIGHTS, RARITIES)])
-    is_first = {
-        f"weight {weight:g} rarity {rarity:g}": dev.ranks(hybrid_score(wide_QN, evidence_QN[rarity], weight)) == 1
-        for weight, rarity in settings
-    }
-    return {name: round(100 * float(is_first_A.mean()), 1) for name, is_first_A in is_first.items()}
+    cosine_RN, evidence_RN = cosine_QN[[*right]].astype(np.float64), evidence_QN[[*right]]
+    values: Values = {}
+    for half in (HALF_EVIDENCE, *HALVES):
+        first_R = hybrid_score(cosine_RN, evidence_RN, half).argmax(axis=1).tolist()
+        is_right_R = [first in documents for first, documents in zip(first_R, right.values(), strict=True)]
+        values[f"half {half:g}"] = round(100 * float(np.mean(is_right_R)), 1)
+    return values
 
 
 def _reciprocal_ranks(score_QN: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from export.evaluation.search import groups_of, intervals, means
+from export.evaluation.search import fusions, groups_of, intervals, means, service_scores
 from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document
 from service.documents.interface import Match, Preference, Query, ResultOptions
@@ -103,7 +103,7 @@ def evaluate_typing(
 
     Words of `UNFINISHED` kinds are sent as being typed; questions to the FAQ prefer answers in their language. `gain`
     is what hybrid search has more than the better of its parts, with the bounds of its 95 % interval. `topics` counts
-    topics among the first five results, grouped by topic, of the questions that have one.
+    topics among the first five results, grouped by topic, of the questions that have one. `fusion_dev` prefers nothing.
 
     Raises: EvaluationError: the temporary folder is full.
     """
@@ -124,7 +124,7 @@ def evaluate_typing(
                     for query, asked in zip(typed.queries, asked_Q, strict=True)
                 ]
             )
-    scores: MetricScores = {}
+    scores: MetricScores = {"_fusion_dev": _fusions(typed, vector_QD, encode_document)}
     for part in PARTS:
         rows = np.flatnonzero([query.is_dev == (part == "dev") for query in typed.queries])
         groups = _groups(typed.queries, rows)
@@ -133,6 +133,14 @@ def evaluate_typing(
         if answers:
             scores[f"_{part}_topics"] = {mode: round(float(topics_Q[mode][answers].mean()), 2) for mode in MODES}
     return scores
+
+
+def _fusions(typed: TypedSet, vector_QD: NDArray[np.float32], encode: Encode) -> dict[str, float]:
+    place_of = {document.id: place for place, document in enumerate(typed.documents)}
+    right = {row: [place_of[id_] for id_ in query.documents] for row, query in enumerate(typed.queries) if query.is_dev}
+    document_ND = unit_rows(encode([document.text for document in typed.documents]))
+    asked = [Query(words=query.text, typing=query.kind in UNFINISHED) for query in typed.queries]
+    return fusions(right, vector_QD @ document_ND.T, service_scores(asked, typed.documents)[1])
 
 
 def _groups(queries: Sequence[TypedQuery], rows: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

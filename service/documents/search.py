@@ -1,8 +1,9 @@
 """Searches: filter, nearest vectors, keywords, fusion, documents, best passages; and counts of facets.
 
 A document's score is its best passage's. Scores are fused, not ranks: shared words move a cosine part of the way to 1
-(`hybrid_score`), rare ones further (`KeywordHits.evidence`): codes and names rise, what a language has everywhere does
-not. A document without a word of the query keeps its cosine, so thresholds for cosines still hold.
+(`hybrid_score`), the further the rarer they are and the more of the query they make up (`KeywordHits.evidence`): codes
+and names rise, what a language has everywhere does not. A document without a word of the query keeps its cosine, so
+thresholds for cosines still hold.
 Reciprocal rank fusion (Cormack et al. 2009) ranks a document that shares only "the" with the query as high as the best
 answer; docs/results/quality.md compares both.
 
@@ -40,7 +41,8 @@ RETRY_S = 0.0005  # until a reader checks again whether the index has the last c
 TRIES = 5  # while writers go on; then they wait
 LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes some tenths of a second
 CHARS_A_NUMBER = 12  # of a float32 in JSON
-KEYWORD_WEIGHT = 0.8  # share of the way to 1 if all words match; `_fusion_dev` of `crosslet evaluate` compares
+HALF_EVIDENCE = 0.3  # moves a cosine half of the way to 1; `_fusion_dev` of `crosslet evaluate` compares
+WORDS_IN_PASSAGE = 0.8  # share of the way to 1 if a passage has all words that its document has
 NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), np.empty(0), {}, {})
 
 T = TypeVar("T")
@@ -457,10 +459,9 @@ def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[
     return order[:top_k]
 
 
-def hybrid_score(cosine: S, evidence: S, weight: float = KEYWORD_WEIGHT) -> S:
-    """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
-    share: S = np.minimum(1, weight * evidence)
-    return cosine + share * (1 - cosine)
+def hybrid_score(cosine: S, evidence: S, half: float = HALF_EVIDENCE) -> S:
+    """Return a score in [-1, 1], never below the cosine: more evidence always moves it. Takes numbers or arrays."""
+    return raised(cosine, evidence / (evidence + half))
 
 
 def best_passage(
@@ -471,7 +472,7 @@ def best_passage(
     if vector_D is not None:
         score_P = np.einsum("pd,d->p", vectors_PD, vector_D).astype(np.float64)
     if terms:
-        score_P = hybrid_score(score_P, _word_shares([text[start:stop] for start, stop in spans], terms))
+        score_P = raised(score_P, WORDS_IN_PASSAGE * _word_shares([text[start:stop] for start, stop in spans], terms))
     start, stop = spans[int(score_P.argmax())]
     return Passage(text[start:stop], start, stop)
 

@@ -36,7 +36,6 @@ MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest t
 MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the longest
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
 MAX_UNWRITTEN = 20_000  # terms in memory
-RARITY = 1.0  # exponent of a word's rarity in `KeywordHits.evidence`
 LANGUAGE_FIELD = "lang"  # of the metadata
 DOCUMENTS_ASKED = 20  # for their languages
 MAX_LANGUAGES = 100  # of a collection
@@ -62,9 +61,10 @@ class KeywordHits:
     A score is BM25 divided by its upper bound, that of a document with every term infinitely often. So scores of
     different queries are comparable. A term that no document has raises the bound, too.
 
-    evidence: the same scores for fusion. What a word adds is multiplied by its rarity: its idf, as a share of that of a
-    word in one document, to the power of RARITY. So a code counts in full, and what most documents of a language have
-    counts little.
+    evidence: for fusion, in [0, 1). What a word adds to the score is multiplied by its rarity: its idf, as a share of
+    that of a word in one document. So a code counts in full, and what most documents of a language have counts little.
+    The sum is multiplied by the square of the share of the query that the document has, in idf x rarity: one word of
+    many says little.
 
     terms: those of the query and those that they stand for, as `query_terms` gives them.
     weights: of those that were looked up, the rarer the more.
@@ -186,9 +186,7 @@ class KeywordIndex:
     def _command(self, table: str, name: str) -> None:
         self._connection.execute(f"INSERT INTO {table} ({table}) VALUES (?)", (name,))  # noqa: S608
 
-    def search(
-        self, query: str, *, condition: Condition | None = None, typing: bool = False, rarity: float = RARITY
-    ) -> KeywordHits:
+    def search(self, query: str, *, condition: Condition | None = None, typing: bool = False) -> KeywordHits:
         """Find the documents that have a term of the query and match the filter, unordered.
 
         Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
@@ -215,16 +213,18 @@ class KeywordIndex:
         scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in near])
         score_N = np.minimum(score_N * scale_T[place_N], most_T[place_N])
         best_N = _best_of_each(np.array([[*counts].index(one.word) for one in near])[place_N], row_N, score_N)
-        place_S = np.concatenate([place_H, len(known) + place_N[best_N]])
+        look_up_S = np.concatenate([place_H, len(known) + place_N[best_N]])
         score_S = np.concatenate([score_H, score_N[best_N]])
         rows, at_S = np.unique(np.concatenate([row_H, row_N[best_N]]), return_inverse=True)
         idf_T = np.array([min(idf[one.word], one.idf) for one in [*known, *near]])
-        rarity_T = np.minimum(1, idf_T / _idf(1, max(1, documents))) ** rarity
-        bound = (K1 + 1) * sum(idf.values())
+        rarity_T = np.minimum(1, idf_T / _idf(1, max(1, documents)))
+        had_T = rarity_T * [idf[one.word] for one in [*known, *near]]
+        total = sum(idf.values())
+        share_N = np.bincount(at_S, had_T[look_up_S], len(rows)) / total
         return KeywordHits(
             rows,
-            np.bincount(at_S, score_S, len(rows)) / bound,
-            np.bincount(at_S, score_S * rarity_T[place_S], len(rows)) / bound,
+            np.bincount(at_S, score_S, len(rows)) / ((K1 + 1) * total),
+            np.bincount(at_S, score_S * rarity_T[look_up_S], len(rows)) / ((K1 + 1) * total) * share_N**2,
             terms=words | {one.term: False for one in near},
             weights={one.term: one.weight * one.idf for one in [*near, *known]},
         )

@@ -20,7 +20,7 @@ import orjson
 
 from service.documents.document import Page, Rows, Span, StoredDocument, Vectors
 from service.documents.filters import FILTERABLE, Condition, Facet, Scalar, comparable, count_values
-from service.documents.keywords.index import RARITY, KeywordHits, KeywordIndex
+from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.own_fields import OwnFields
 from service.documents.store.catalog import Catalog, snapshots_key
@@ -341,16 +341,14 @@ class Snapshot:
                 self._connection, field, collection=self.number, most_values=most_values, condition=condition
             )
 
-    def with_keywords(
-        self, query: str, condition: Condition | None = None, *, typing: bool = False, rarity: float = RARITY
-    ) -> KeywordHits:
+    def with_keywords(self, query: str, condition: Condition | None = None, *, typing: bool = False) -> KeywordHits:
         """Return the documents that have a term of a query and match the filter, as `KeywordIndex.search` says."""
         keywords = KeywordIndex(self._connection, self.number)
         if not self._store.has_keywords and not keywords.is_temporary:
             keywords.create(schema="temp")  # Read-only and without current keyword tables: build temporary ones.
             keywords.fill()
         with self._in_time("the keywords and their filter take", "send fewer words, or a narrower filter"):
-            return keywords.search(query, condition=condition, typing=typing, rarity=rarity)
+            return keywords.search(query, condition=condition, typing=typing)
 
     def count_passages(self) -> int:
         """Return the number of passages."""

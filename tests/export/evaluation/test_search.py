@@ -10,8 +10,9 @@ import pytest
 from export.evaluation import BUNDLED
 from export.evaluation.scoring import Choice, evaluate_folder
 from export.evaluation.search import character_scores, evaluate_search, service_scores
-from service.documents.keywords.index import RARITY
-from service.documents.search import KEYWORD_WEIGHT
+from service.documents.document import Document
+from service.documents.interface import Query
+from service.documents.search import HALF_EVIDENCE
 from training.errors import EvaluationError
 from training.evaluation.retrieval import bm25_scores
 from training.evaluation.search import SearchSet, read_search
@@ -69,7 +70,7 @@ def test_ranks_thresholds_and_hubs_of_a_hand_counted_set(tmp_path: Path) -> None
     assert scores["_refused"]["all"] == 100
     assert scores["_auc"]["all"] == 100
     assert set(scores["_fusion_dev"].values()) == {100}
-    assert next(iter(scores["_fusion_dev"])) == f"weight {KEYWORD_WEIGHT:g} rarity {RARITY:g}"
+    assert next(iter(scores["_fusion_dev"])) == f"half {HALF_EVIDENCE:g}"
 
 
 def test_keywords_and_hybrid_are_scored_beside_vectors(tmp_path: Path) -> None:
@@ -83,9 +84,9 @@ def test_keywords_and_hybrid_are_scored_beside_vectors(tmp_path: Path) -> None:
     scores = evaluate_search(*axes, search_set(tmp_path, documents, queries))
     assert [scores[f"_top1{part}"]["all"] for part in ("", "_keywords", "_hybrid")] == [0, 100, 100]
     assert scores["_hybrid_gain"] == scores["_hybrid_gain_low"] == {"noun": 100, "all": 100}
-    score_QN, evidence_QN = service_scores(["ketle", "pan"], [row["text"] for row in documents])
-    assert (score_QN > 0).tolist() == [[True] * 3, [False] * 3]
-    assert np.array_equal(evidence_QN[0], score_QN)
+    named = [Document(row["id"], row["text"], {}) for row in documents]
+    score_QN, evidence_QN = service_scores([Query(words="ketle"), Query(words="tn 2", typing=True)], named)
+    assert (score_QN > 0).tolist() == (evidence_QN > 0).tolist() == [[True] * 3, [False, False, True]]
 
 
 CODES = {"a": "WK-1702", "b": "WK-1703", "c": "TN-220"}

@@ -17,28 +17,45 @@ def search_one(
     return index.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
 
-def keyword_scores(query: str, texts: Sequence[str], *, rarity: float = 0) -> list[float]:
-    """BM25 (Robertson & Zaragoza 2009) of each text, as a share of the most that any could have.
+def keyword_scores(query: str, texts: Sequence[str]) -> list[float]:
+    """BM25 (Robertson & Zaragoza 2009) of each text, as a share of the most that any could have."""
+    score_TN, idf_T = _bm25(query, texts)
+    return [sum(score_T) / _most(idf_T) for score_T in score_TN]
 
-    rarity: what a word adds is multiplied by its idf to this power, as a share of that of a word in one text.
-    """
+
+def keyword_evidence(query: str, texts: Sequence[str]) -> list[float]:
+    """The same with each word's part times its rarity; times the square of the share of the query that a text has."""
+    score_TN, idf_T = _bm25(query, texts)
+    rarity_T = [min(1, idf / _idf(1, len(texts))) for idf in idf_T]
+    evidence = []
+    for score_T in score_TN:
+        score = sum(score * rarity for score, rarity in zip(score_T, rarity_T, strict=True)) / _most(idf_T)
+        had = sum(idf * rarity for idf, rarity, score in zip(idf_T, rarity_T, score_T, strict=True) if score)
+        evidence.append(score * (had / (sum(idf_T) or 1.0)) ** 2)
+    return evidence
+
+
+def _bm25(query: str, texts: Sequence[str]) -> tuple[list[list[float]], list[float]]:
+    """Each text's BM25 by the query's terms, and their idf."""
     counts = [_counted(document_terms(text)) for text in texts]
     lengths = [sum(count.values()) for count in counts]
     mean = sum(lengths) / max(1, len(lengths)) or 1.0
-    scores, most = [0.0] * len(texts), 0.0
+    scores: list[list[float]] = [[] for _ in texts]
+    idf_T = []
     for term, is_start in query_terms(query).items():
         found = [
             sum(number for other, number in count.items() if (other.startswith(term) if is_start else other == term))
             for count in counts
         ]
-        having = sum(map(bool, found))
-        idf = _idf(having, len(texts))
-        most += idf * (K1 + 1)
+        idf_T.append(_idf(sum(map(bool, found)), len(texts)))
         for place, number in enumerate(found):
             length = 1 - B + B * lengths[place] / mean
-            score = idf * number * (K1 + 1) / (number + K1 * length) if number else 0.0
-            scores[place] += score * min(1, idf / _idf(1, len(texts))) ** rarity
-    return [score / most if most else 0.0 for score in scores]
+            scores[place].append(idf_T[-1] * number * (K1 + 1) / (number + K1 * length) if number else 0.0)
+    return scores, idf_T
+
+
+def _most(idf_T: Sequence[float]) -> float:
+    return (K1 + 1) * sum(idf_T) or 1.0
 
 
 def _idf(having: int, texts: int) -> float:

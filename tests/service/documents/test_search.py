@@ -12,11 +12,10 @@ from service.documents import search
 from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.interface import Match, Query, ResultOptions
-from service.documents.keywords.index import RARITY
-from service.documents.search import KEYWORD_WEIGHT
+from service.documents.search import HALF_EVIDENCE
 from service.documents.store.store import DocumentStore, Snapshot
 from service.errors import InvalidInput
-from tests.service.documents.oracle import keyword_scores
+from tests.service.documents.oracle import keyword_evidence, keyword_scores
 from tests.service.documents.stores import (
     DIM,
     EAST,
@@ -76,8 +75,9 @@ def test_hybrid_and_its_parts_are_brute_force(
     by_text = dict(zip(named, keyword_scores(words, [text for text, _ in documents]), strict=True))
     keywords = {id_: by_text[id_] for id_ in chosen if by_text[id_] > 0}
     cosines = {id_: float(named[id_][1] @ vector_D) for id_ in chosen}
-    evidence = dict(zip(named, keyword_scores(words, [text for text, _ in documents], rarity=RARITY), strict=True))
-    hybrid = {id_: cosines[id_] + KEYWORD_WEIGHT * evidence[id_] * (1 - cosines[id_]) for id_ in chosen}
+    evidence = dict(zip(named, keyword_evidence(words, [text for text, _ in documents]), strict=True))
+    share = {id_: evidence[id_] / (evidence[id_] + HALF_EVIDENCE) for id_ in chosen}
+    hybrid = {id_: cosines[id_] + share[id_] * (1 - cosines[id_]) for id_ in chosen}
     for matches, scores in zip(found, (hybrid, cosines, keywords), strict=True):
         assert [score for _, score, *_ in matches] == pytest.approx(sorted(scores.values(), reverse=True)[:top_k])
         assert {id_: score for id_, score, *_ in matches} == pytest.approx({id_: scores[id_] for id_, *_ in matches})
@@ -101,7 +101,7 @@ def test_the_document_that_names_the_code_is_first_and_says_why(collection: Coll
     assert [one[0] for one in dense] == ["blender", "oven"]
     (first, score, *ranks), (second, *_) = hybrid
     assert (first, second, ranks) == ("oven", "blender", [2, 1])
-    assert 0.6 < score < 0.5 + KEYWORD_WEIGHT * 0.5
+    assert 0.6 < score < 0.5 + 0.5 / (1 + HALF_EVIDENCE)
 
 
 def test_a_word_brings_in_a_document_that_vectors_would_not_find(
