@@ -26,7 +26,7 @@ from service.documents.arrangement import Ranked, first_of_groups, groups_of, in
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Facet, both, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions
-from service.documents.keywords.index import MAX_POSTINGS, KeywordHits
+from service.documents.keywords.index import KeywordHits
 from service.documents.keywords.terms import occurring
 from service.documents.live_index import LiveIndex
 from service.documents.store.store import Deadline, DocumentStore, Snapshot
@@ -236,7 +236,7 @@ class Search:
         field = self._options.group_by
         matches = Matches(self._read(snapshot, page, query, by_words, found))
         matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
-        matches.is_counted = len(by_words.rows) < MAX_POSTINGS
+        matches.is_counted = by_words.is_complete
         return matches
 
     def _arranged(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> list[Hit]:
@@ -461,7 +461,8 @@ def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[
 
 def hybrid_score(cosine: S, evidence: S, half: float = HALF_EVIDENCE) -> S:
     """Return a score in [-1, 1], never below the cosine: more evidence always moves it. Takes numbers or arrays."""
-    return raised(cosine, evidence / (evidence + half))
+    share = evidence / (evidence + half)
+    return cosine + share * (1 - cosine)
 
 
 def best_passage(
@@ -472,7 +473,8 @@ def best_passage(
     if vector_D is not None:
         score_P = np.einsum("pd,d->p", vectors_PD, vector_D).astype(np.float64)
     if terms:
-        score_P = raised(score_P, WORDS_IN_PASSAGE * _word_shares([text[start:stop] for start, stop in spans], terms))
+        share_P = WORDS_IN_PASSAGE * _word_shares([text[start:stop] for start, stop in spans], terms)
+        score_P += share_P * (1 - score_P)
     start, stop = spans[int(score_P.argmax())]
     return Passage(text[start:stop], start, stop)
 

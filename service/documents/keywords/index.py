@@ -11,7 +11,6 @@ import math
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +28,22 @@ from service.documents.keywords.terms import (
     typed_terms,
 )
 
-K1 = 1.2  # FTS5's, which cannot be set; its b is 0.75
-LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents
+K1, B = 1.2, 0.75  # of BM25
+LEAST_IDF = 1e-6  # of a term in more than half of the documents
 MAX_TERMS = 64  # of a query: codes and the rarest are looked up
 MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
 MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the longest
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
+MAX_OCCURRENCES = 200_000  # of terms in documents, summed; long documents have a common word often
+PLACE_BITS = 10  # of a term among those that are looked up
+NO_ROWS = np.empty(0, np.int64)
 MAX_UNWRITTEN = 20_000  # terms in memory
 LANGUAGE_FIELD = "lang"  # of the metadata
 DOCUMENTS_ASKED = 20  # for their languages
 MAX_LANGUAGES = 100  # of a collection
-MAX_STEMS = 24  # of a query's words, each in the languages it may be of
+MAX_INFLECTED = 4  # of a query's words: the longest
+MAX_STEMS = 24  # of these words, each in the languages it may be of
+COMMONEST = "GROUP BY value ORDER BY count(*) DESC, value LIMIT 2"
 DISTINCT = """
 WITH RECURSIVE listed (value) AS (
     SELECT min(value) FROM fields WHERE collection = ?1 AND key = ?2 AND kind = 'string'
@@ -68,6 +72,7 @@ class KeywordHits:
 
     terms: those of the query and those that they stand for, as `query_terms` gives them.
     weights: of those that were looked up, the rarer the more.
+    is_complete: whether they are read to the end.
     """
 
     rows: Rows
@@ -75,20 +80,21 @@ class KeywordHits:
     evidence: npt.NDArray[np.float64]
     terms: Mapping[str, bool]
     weights: Mapping[str, float]
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)
 class LookUp:
-    """A term to score documents by. word: of the query, which the term is, or may stand for.  match: in FTS5's syntax.
+    """A term to score documents by. word: of the query, which the term is, or may stand for.
 
-    idf: of the term.  weight: of its BM25.
+    idf: of the term.  weight: of its BM25.  is_start: whether all terms that begin with it count as it.
     """
 
     word: str
-    match: str
-    idf: float
     term: str
+    idf: float
     weight: float = 1
+    is_start: bool = False
 
 
 class KeywordIndex:
@@ -98,6 +104,7 @@ class KeywordIndex:
         self._connection = connection
         self._collection = int(collection)
         self.table, vocabulary, trigrams = tables(self._collection)
+        self._occurrences = f"occurrences_{self._collection}"
         self._vocabulary = Vocabulary(connection, vocabulary, trigrams)
         self._added: set[str] = set()
         self._removed: set[str] = set()
@@ -191,63 +198,90 @@ class KeywordIndex:
 
         Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
         rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents. Of a single term, the
-        first MAX_POSTINGS documents count.
+        first MAX_POSTINGS documents count; of all, the first MAX_OCCURRENCES.
 
         A word that no document has may stand for others (`Vocabulary.near`), and is then as rare as the rarest of them.
-        Any may stand for its forms.  typing: the last word may stand for those that begin with it. What a document
+        Any may stand for its forms.  typing: the last word stands for those that begin with it instead. What a document
         scores by these is less than what any scores by the word itself.
         """
         words = query_terms(query)
         counts = self._chosen(words)
         documents = self._number("SELECT documents FROM collections WHERE collection = ?", self._collection)
         idf = {word: _idf(count, documents) for word, count in counts.items()}
-        known = [LookUp(word, _match(word, words), idf[word], word) for word, count in counts.items() if count]
+        known = [LookUp(word, word, idf[word], is_start=words[word]) for word, count in counts.items() if count]
         near = self._near(words, counts, typed_terms(query) if typing else [], documents)
         for word in {one.word for one in near if not counts[one.word]}:
             idf[word] = max(one.idf for one in near if one.word == word)
-        place_H, row_H, score_H = self._scored(known, condition, MAX_POSTINGS)
-        least = {one.word: score_H[place_H == place].min(initial=math.inf) for place, one in enumerate(known)}
-        place_N, row_N, score_N = self._scored(near, condition, MAX_NEAR_POSTINGS)
+        look_ups = [*known, *near]
+        place_P, row_P, times_P = self._occurring(look_ups, condition)
+        rows, at_P = np.unique(row_P, return_inverse=True)
+        length_P = self._lengths(rows)[at_P]
+        score_P = times_P * (K1 + 1) / (times_P + K1 * (1 - B + B * length_P))
+        score_P *= np.array([one.idf for one in look_ups])[place_P]
+        least = {one.word: score_P[place_P == place].min(initial=math.inf) for place, one in enumerate(known)}
+        word_idf_T = np.array([idf[one.word] for one in look_ups])
+        idf_T = np.array([min(idf[one.word], one.idf) for one in look_ups])
         # Less than the least of the word itself, and for a rare term no more than for the word.
-        most_T = np.array([one.weight * least.get(one.word, math.inf) for one in near])
-        scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in near])
-        score_N = np.minimum(score_N * scale_T[place_N], most_T[place_N])
-        best_N = _best_of_each(np.array([[*counts].index(one.word) for one in near])[place_N], row_N, score_N)
-        look_up_S = np.concatenate([place_H, len(known) + place_N[best_N]])
-        score_S = np.concatenate([score_H, score_N[best_N]])
-        rows, at_S = np.unique(np.concatenate([row_H, row_N[best_N]]), return_inverse=True)
-        idf_T = np.array([min(idf[one.word], one.idf) for one in [*known, *near]])
+        most_T = np.array([math.inf] * len(known) + [one.weight * least.get(one.word, math.inf) for one in near])
+        scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in look_ups])
+        score_P = np.minimum(score_P * scale_T[place_P], most_T[place_P])
+        word_T = np.array([[*counts].index(one.word) for one in look_ups], np.int64)
+        best_P = _best_of_each(row_P << PLACE_BITS | word_T[place_P], score_P)
+        place_P, at_P, score_P = place_P[best_P], at_P[best_P], score_P[best_P]
         rarity_T = np.minimum(1, idf_T / _idf(1, max(1, documents)))
-        had_T = rarity_T * [idf[one.word] for one in [*known, *near]]
         total = sum(idf.values())
-        share_N = np.bincount(at_S, had_T[look_up_S], len(rows)) / total
+        share_N = np.bincount(at_P, (word_idf_T * rarity_T)[place_P], len(rows)) / total
         return KeywordHits(
             rows,
-            np.bincount(at_S, score_S, len(rows)) / ((K1 + 1) * total),
-            np.bincount(at_S, score_S * rarity_T[look_up_S], len(rows)) / ((K1 + 1) * total) * share_N**2,
+            np.bincount(at_P, score_P, len(rows)) / ((K1 + 1) * total),
+            np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
             terms=words | {one.term: False for one in near},
             weights={one.term: one.weight * one.idf for one in [*near, *known]},
+            is_complete=len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
         )
 
-    def _scored(
-        self, look_ups: Sequence[LookUp], condition: Condition | None, most: int
-    ) -> tuple[npt.NDArray[np.int64], Rows, npt.NDArray[np.float64]]:
-        """Return up to `most` times the place of a look-up, a row that it finds, and its BM25 there."""
-        if not look_ups:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    def _occurring(
+        self, look_ups: Sequence[LookUp], condition: Condition | None
+    ) -> tuple[npt.NDArray[np.int64], Rows, npt.NDArray[np.int64]]:
+        """Return the place of a look-up, a row that it finds, and how often the term is there; by row.
+
+        Reads rows from the index itself: FTS5's `bm25` looks a document's length up anew for each term, which takes
+        most of its time. One string of all rows takes a third of the time of an object each.
+        """
+        schema = "temp" if self.is_temporary else "main"
+        create = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{self._occurrences} USING fts5vocab"
+        self._connection.execute(f"{create}({schema}, {self.table}, instance)")
         where, wanted = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
-        # `+`: rows are compared after the match, never looked up one by one.
-        columns = f"key, +{self.table}.rowid AS row, -bm25({self.table})"
-        select = f"SELECT {columns} FROM json_each(?) CROSS JOIN {self.table} WHERE {self.table} MATCH json_each.value"  # noqa: S608
-        matches = orjson.dumps([look_up.match for look_up in look_ups]).decode()
-        values = (self._collection, matches, *wanted, most)
-        hits = self._connection.execute(f"{FILTERABLE} {select}{where} LIMIT ?", values)
-        hit_H3 = np.fromiter(chain.from_iterable(hits), np.float64).reshape(-1, 3)  # a row is below 2 ** 53
-        return hit_H3[:, 0].astype(np.int64), hit_H3[:, 1].astype(np.int64), hit_H3[:, 2]
+        found = [NO_ROWS]
+        for is_start, is_term in ((False, "term = value"), (True, "term >= value AND term < value || char(1114111)")):
+            terms = {place: one.term for place, one in enumerate(look_ups) if one.is_start == is_start}
+            if terms:
+                listed = f"SELECT key, +doc AS row FROM json_each(?) CROSS JOIN {self._occurrences} WHERE {is_term}"  # noqa: S608
+                query = f"{FILTERABLE} SELECT group_concat(row << {PLACE_BITS} | key) FROM ({listed}{where} LIMIT ?)"  # noqa: S608
+                values = (self._collection, orjson.dumps(terms, option=orjson.OPT_NON_STR_KEYS).decode(), *wanted)
+                (numbers,) = self._connection.execute(query, (*values, MAX_OCCURRENCES)).fetchone()
+                found.append(np.fromstring(numbers or "", np.int64, sep=","))
+        number_P, times_P = np.unique(np.concatenate(found), return_counts=True)
+        place_P = number_P & (1 << PLACE_BITS) - 1
+        beyond = np.flatnonzero(place_P == 0)[MAX_POSTINGS:]  # other terms are in fewer documents
+        number_P, place_P, times_P = (np.delete(array_P, beyond) for array_P in (number_P, place_P, times_P))
+        return place_P, number_P >> PLACE_BITS, times_P
+
+    def _lengths(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """Return how many terms documents have, as shares of the mean."""
+        if not len(rows):
+            return np.empty(0)
+        totals = f"SELECT hex(block) FROM {self.table}_data WHERE id = 1"  # noqa: S608
+        documents, terms = _varints(self._connection.execute(totals).fetchone()[0])
+        sizes = f"SELECT group_concat(hex(sz), '') FROM json_each(?) CROSS JOIN {self.table}_docsize AS sizes"  # noqa: S608
+        query = f"{sizes} WHERE sizes.id = value"
+        (listed,) = self._connection.execute(query, (str(rows.tolist()),)).fetchone()
+        length_N: npt.NDArray[np.float64] = _varints(listed) * (documents / terms)
+        return length_N
 
     def _chosen(self, words: Mapping[str, bool]) -> dict[str, int]:
         """Return the terms to look up, with their document counts."""
-        count = {word: self._count(_match(word, words)) for word in words}
+        count = {word: self._count(_match(word, words), MAX_POSTINGS + 1) for word in words}
         best = sorted(words, key=lambda word: (not count[word], not has_digit(word), count[word]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
         room = MAX_POSTINGS
@@ -268,43 +302,43 @@ class KeywordIndex:
         for word in spelled:
             if not counts[word]:
                 near |= {(word, term): weight for term, weight in self._vocabulary.near(word).items()}
-        for word, language in self._in_languages(spelled, counts)[:MAX_STEMS]:
+        finished = [word for word in spelled if word not in typed]
+        for word, language in self._in_languages(finished, counts)[:MAX_STEMS]:
             near |= {(word, term): weight for term, weight in self._vocabulary.forms(word, language).items()}
         for word in counts.keys() & typed:
             near |= {(word, term): weight for term, weight in self._vocabulary.completions(word).items()}
         look_ups: list[LookUp] = []
         room = MAX_NEAR_POSTINGS
         for (word, term), weight in sorted(near.items(), key=lambda item: (-item[1], item[0])):
-            count = self._count(f'"{term}"')
+            count = self._count(f'"{term}"', room + 1)
             if count <= room:
                 room -= count
-                match = f'"{term}" NOT "{word}"' if counts[word] else f'"{term}"'
-                look_ups.append(LookUp(word, match, _idf(count, documents), term, weight))
+                look_ups.append(LookUp(word, term, _idf(count, documents), weight))
         return look_ups
 
     def _in_languages(self, words: Sequence[str], counts: Mapping[str, int]) -> list[tuple[str, str]]:
-        """Return words with the languages they may be of: what the script tells, else what documents say.
+        """Return the first words with the languages they may be of: what the script tells, else what documents say.
 
         Those are some documents with words of the query; if they say nothing, all.
         """
-        letters = [word for word in words if not has_digit(word)]
+        letters = [word for word in words if not has_digit(word)][:MAX_INFLECTED]
         by_script = [(word, language) for word in letters if (language := language_of(word)) is not None]
         others = [word for word in letters if language_of(word) is None]
         if not others:
             return by_script
         having = " OR ".join(f'"{word}"' for word in others if counts[word]) or '""'
         rows = f"SELECT rowid FROM {self.table} WHERE {self.table} MATCH ? LIMIT {DOCUMENTS_ASKED}"  # noqa: S608
-        query = f"SELECT DISTINCT value FROM fields WHERE row IN ({rows}) AND +key = ? AND kind = 'string'"  # noqa: S608
+        query = f"SELECT value FROM fields WHERE row IN ({rows}) AND +key = ? AND kind = 'string' {COMMONEST}"  # noqa: S608
         said = self._connection.execute(query, (having, LANGUAGE_FIELD)).fetchall()
         if not said:
             said = self._connection.execute(DISTINCT, (self._collection, LANGUAGE_FIELD, MAX_LANGUAGES)).fetchall()
         languages = {str(value).lower().partition("-")[0] for (value,) in said} & LATIN
         return by_script + [(word, language) for word in others for language in sorted(languages)]
 
-    def _count(self, term: str) -> int:
-        """Count the documents that have a term, up to MAX_POSTINGS + 1."""
+    def _count(self, term: str, most: int) -> int:
+        """Count the documents that have a term, up to a number."""
         documents = f"SELECT 1 FROM {self.table} WHERE {self.table} MATCH ? LIMIT ?"  # noqa: S608
-        return self._number(f"SELECT count(*) FROM ({documents})", term, MAX_POSTINGS + 1)  # noqa: S608
+        return self._number(f"SELECT count(*) FROM ({documents})", term, most)  # noqa: S608
 
     def _number(self, query: str, *values: object) -> int:
         return int(self._connection.execute(query, values).fetchone()[0])
@@ -320,12 +354,24 @@ def _match(word: str, words: Mapping[str, bool]) -> str:
     return f'"{word}"{" *" * words[word]}'
 
 
-def _best_of_each(word_N: Rows, row_N: Rows, score_N: npt.NDArray[np.float64]) -> Rows:
-    """Return where the best score of each word and row is."""
-    order_N = np.lexsort((-score_N, row_N, word_N))
-    is_other_N = np.diff(word_N[order_N], prepend=-1).astype(bool) | np.diff(row_N[order_N], prepend=-1).astype(bool)
-    best_N: Rows = order_N[is_other_N]
-    return best_N
+def _best_of_each(key_P: npt.NDArray[np.int64], score_P: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """Return where the best score of each key is, by key."""
+    order_P = np.argsort(key_P, kind="stable")  # fast: keys are nearly in order
+    key_P, score_P = key_P[order_P], score_P[order_P]
+    start_K = np.flatnonzero(np.diff(key_P, prepend=-1))
+    best_K = np.maximum.reduceat(score_P, start_K) if len(start_K) else score_P
+    is_best_P = score_P == np.repeat(best_K, np.diff(start_K, append=len(key_P)))
+    first_K: npt.NDArray[np.intp] = order_P[is_best_P][np.diff(key_P[is_best_P], prepend=-1) > 0]
+    return first_K  # of equal ones
+
+
+def _varints(listed: str) -> npt.NDArray[np.int64]:
+    """Return SQLite's integers of variable length from hexadecimal bytes: seven bits each, the last byte below 128."""
+    byte_B = np.frombuffer(bytes.fromhex(listed), np.uint8).astype(np.int64)
+    end_N = np.flatnonzero(byte_B < 128)
+    place_B = np.repeat(end_N, np.diff(end_N, prepend=-1)) - np.arange(len(byte_B))
+    number_N: npt.NDArray[np.int64] = np.add.reduceat((byte_B & 127) << (7 * place_B), np.append(0, end_N[:-1] + 1))
+    return number_N
 
 
 def tables(collection: int) -> list[str]:

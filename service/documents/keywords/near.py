@@ -189,6 +189,8 @@ def edits(word: str, term: str, most: int) -> int:
         return min(len(word) + len(term), most + 1)
     if most < max(1, abs(len(word) - len(term))):
         return most + 1
+    if most == 1:  # nearly all candidates end here
+        return 1 if len(word) == len(term) == 1 or (len(word) == 2 and word == term[::-1]) else 2
     rests = [(word[1:], term[1:]), (word[1:], term), (word, term[1:])]
     if word[:2] == term[1::-1] and len(word) > 1:
         rests.append((word[2:], term[2:]))

@@ -27,7 +27,7 @@ QUERIES = [
     {"id": "3", "language": "fr", "kind": "name", "split": "dev", "text": "garantie", "documents": ["c"]},
 ]
 AXES = {"Norda": [1, 0, 0], "Harrowby": [0, 1, 0], "Bouilloire": [0, 0, 1], " Garantie": [0.6, 0, 0.8]}
-QUERY_AXES = {"wk1702": [0.7, 0.71, 0], "Corvane": [0, 0.8, 0.6], "garantie": [0.8, 0, 0.6]}
+QUERY_AXES = {"wk1702": [0.7, 0.71, 0], "Corvane": [0, 0.95, 0.3], "garantie": [0.8, 0, 0.6]}
 
 
 def encode(texts: list[str]) -> np.ndarray:
