@@ -69,6 +69,8 @@ def check(options: argparse.Namespace) -> None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:
         raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
+    if options.dimensions is not None and options.dimensions < 1:
+        raise EvaluationError(f"--dimensions is {options.dimensions}; it must be at least 1")
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
@@ -114,6 +116,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--languages", type=_names, help="score only these and English, e.g. de,fr; default: the model's, or all"
     )
+    parser.add_argument("--dimensions", type=int, metavar="N", help="score vectors of the first N dimensions")
     parser.add_argument(
         "--threshold", type=float, help="lowest margin of a mined pair; default: chosen on the half that is not scored"
     )

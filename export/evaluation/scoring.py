@@ -79,7 +79,7 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
     folder = Path(options.model)
     if is_cross_encoder(folder) or is_served_reranker(folder):
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
-    model = load_model(options.model, trust_remote_code=options.trust_remote_code)
+    model = load_model(options.model, trust_remote_code=options.trust_remote_code).cut(options.dimensions)
     choice = _choice(options, options.languages or model.languages)
     scores = evaluate_folder(
         model.encode,

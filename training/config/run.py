@@ -336,6 +336,8 @@ class RunConfig(ConfigModel):
     """the size of the student"""
     evaluation: EvaluationConfig = EvaluationConfig()
     """scores during the run"""
+    first_dimensions: list[Count] = Field(default=[])
+    """how many first dimensions of a vector shall rank texts as the whole does (`training.models.first_dimensions`)"""
     seed: Seed = 1
     """of every random choice"""
     checkpoint_minutes: float = 3.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -54,6 +54,22 @@ class Model:
     parameters: int
     framework: Literal["ONNX", "Sentence Transformers"]
     split: Split | None = None
+
+    def cut(self, dims: int | None) -> Model:
+        """The model with vectors of its first dims; None: all."""
+        if dims is None:
+            return self
+        cut = {one: partial(_first, one, dims) for one in (self.encode, self.encode_query, self.encode_document)}
+        return replace(
+            self,
+            encode=cut[self.encode],
+            encode_query=cut[self.encode_query],
+            encode_document=cut[self.encode_document],
+        )
+
+
+def _first(encode: Encode, dims: int, texts: list[str]) -> NDArray[np.float32]:
+    return encode(texts)[:, :dims]
 
 
 LoadModel = Callable[[str], Model]

@@ -23,6 +23,7 @@ from training.corpora.readers import mono_texts
 from training.evaluation.report import evaluate
 from training.evaluation.vectors import each_text_once
 from training.models.encoder import compile_layers, train_with_rounded_words
+from training.models.first_dimensions import fit_rotation, rotate
 from training.models.labels import LabelSpace, linear_fit
 from training.models.lexical import base_bags, prior_embeddings, solve_ridge, text_bags
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder
@@ -50,6 +51,7 @@ from training.vocabulary.tokens import build_token_store
 KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: each piece's token id in the base
 FITTED_PAIRS = 6_000
 HEAD_RIDGE = 0.01
+ROTATED_PAIRS = 900  # a language, that the rotation of embeddings is fitted on
 ALIGNMENT_PAIRS = 4_096  # sample on which the error of stage 2 is measured before and after training
 
 
@@ -90,7 +92,8 @@ def steps_of(run: Run) -> list[Step]:
             settings = config.evaluation.model_dump(exclude={"steps", "dev"})
             steps.append(Step(f"{name}-scores", partial(score, run, name), settings, after=(name,)))
             scored.append(f"{name}-scores")
-    steps.append(Step("final", partial(finish, run), {"name": config.name}, after=(run.models[-1], *scored)))
+    ending = {"name": config.name, "first_dimensions": config.first_dimensions}
+    steps.append(Step("final", partial(finish, run), ending, after=(run.models[-1], *scored)))
     return steps
 
 
@@ -267,8 +270,15 @@ def score(run: Run, step: str, folder: Path) -> None:
 
 
 def finish(run: Run, folder: Path) -> None:
-    """Write the checkpoint to export: the last model and the data for its model card."""
-    run.save(run.load(run.models[-1]), folder)
+    """Write the checkpoint to export: the last model, rotated if asked for, and the data for its model card."""
+    model, corpus = run.load(run.models[-1]), run.corpus
+    if run.config.first_dimensions:
+        of_language = (np.flatnonzero(corpus.language_code == code) for code in range(len(corpus.languages)))
+        spread = [rows[np.linspace(0, len(rows) - 1, ROTATED_PAIRS).astype(int)] for rows in of_language if len(rows)]
+        pairs = np.unique(np.concatenate(spread))
+        left_ND, right_ND = (encoded(run, model, side[pairs]) for side in (corpus.english, corpus.other))
+        rotate(model, fit_rotation(left_ND, right_ND, run.config.first_dimensions, seed=run.config.seed))
+    run.save(model, folder)
     write_summary(run, folder / CHECKPOINT)
 
 

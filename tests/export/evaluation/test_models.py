@@ -23,6 +23,15 @@ def test_an_artifact_is_encoded_as_the_service_encodes_it(tmp_path: Path) -> Non
     assert (model.revision, model.languages) == (manifest.fingerprint, list(manifest.languages))
 
 
+def test_cut_vectors_are_the_first_dimensions(tmp_path: Path) -> None:
+    build_artifact(tmp_path)
+    model = load_model(str(tmp_path))
+    cut = model.cut(3)
+    assert (cut.encode_query(TEXTS) == model.encode_query(TEXTS)[:, :3]).all()
+    assert cut.encode is cut.encode_document  # equal prompts: no text is encoded twice
+    assert model.cut(None) is model
+
+
 def test_texts_queries_and_documents_get_their_prompts(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
