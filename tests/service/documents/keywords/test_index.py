@@ -100,6 +100,13 @@ def test_scores_are_bm25_by_brute_force_and_filters_only_select(
     assert scores == pytest.approx(expected)
 
 
+def test_documents_of_any_length_are_scored(store: DocumentStore) -> None:
+    texts = ["kettle pan", "kettle " * 3 + "pan " * 200, "pan " * 20_000 + "kettle", *["lamp"] * 4]
+    put(store, {str(number): text for number, text in enumerate(texts)})
+    expected = {str(number): score for number, score in enumerate(keyword_scores("kettle", texts)) if score}
+    assert found(store, "kettle") == pytest.approx(expected)
+
+
 CHANGED = st.text(max_size=12) | st.lists(st.sampled_from(["kettle", "kettles", "WK-1702"]), max_size=3).map(" ".join)
 CHANGES = st.lists(st.tuples(st.sampled_from(["put", "delete", "fail"]), st.sampled_from("abcd"), CHANGED), max_size=12)
 
