@@ -299,14 +299,15 @@ class KeywordIndex:
         spelled = [word for word in counts if not words[word] and len(word) >= SHORTEST_LISTED]
         spelled = sorted(spelled, key=lambda word: (not has_digit(word), -len(word)))[:MAX_NEAR_WORDS]
         near: dict[tuple[str, str], float] = {}
+        for word in counts.keys() & typed:
+            near |= {(word, term): weight for term, weight in self._vocabulary.completions(word).items()}
+        completed = {word for word, _ in near}
         for word in spelled:
-            if not counts[word]:
+            if not counts[word] and word not in completed:
                 near |= {(word, term): weight for term, weight in self._vocabulary.near(word).items()}
         finished = [word for word in spelled if word not in typed]
         for word, language in self._in_languages(finished, counts)[:MAX_STEMS]:
             near |= {(word, term): weight for term, weight in self._vocabulary.forms(word, language).items()}
-        for word in counts.keys() & typed:
-            near |= {(word, term): weight for term, weight in self._vocabulary.completions(word).items()}
         look_ups: list[LookUp] = []
         room = MAX_NEAR_POSTINGS
         for (word, term), weight in sorted(near.items(), key=lambda item: (-item[1], item[0])):
