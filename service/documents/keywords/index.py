@@ -32,6 +32,7 @@ K1, B = 1.2, 0.75  # of BM25
 LEAST_IDF = 1e-6  # of a term in more than half of the documents
 MAX_TERMS = 64  # of a query: codes and the rarest are looked up
 MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
+MAX_TYPED_POSTINGS = 3_000  # the same of a query that is being typed: its answer is soon replaced
 MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the longest
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
 MAX_OCCURRENCES = 200_000  # of terms in documents, summed; long documents have a common word often
@@ -197,15 +198,15 @@ class KeywordIndex:
         """Find the documents that have a term of the query and match the filter, unordered.
 
         Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
-        rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents. Of a single term, the
-        first MAX_POSTINGS documents count; of all, the first MAX_OCCURRENCES.
+        rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents, or
+        MAX_TYPED_POSTINGS. Of a single term, the first MAX_POSTINGS documents count; of all, the first MAX_OCCURRENCES.
 
         A word that no document has may stand for others (`Vocabulary.near`), and is then as rare as the rarest of them.
         Any may stand for its forms.  typing: the last word stands for those that begin with it instead. What a document
         scores by these is less than what any scores by the word itself.
         """
         words = query_terms(query)
-        counts = self._chosen(words)
+        counts = self._chosen(words, MAX_TYPED_POSTINGS if typing else MAX_POSTINGS)
         documents = self._number("SELECT documents FROM collections WHERE collection = ?", self._collection)
         idf = {word: _idf(count, documents) for word, count in counts.items()}
         known = [LookUp(word, word, idf[word], is_start=words[word]) for word, count in counts.items() if count]
@@ -279,12 +280,11 @@ class KeywordIndex:
         length_N: npt.NDArray[np.float64] = _varints(listed) * (documents / terms)
         return length_N
 
-    def _chosen(self, words: Mapping[str, bool]) -> dict[str, int]:
-        """Return the terms to look up, with their document counts."""
+    def _chosen(self, words: Mapping[str, bool], room: int) -> dict[str, int]:
+        """Return the terms to look up, with their document counts: together at most `room`, of one term any."""
         count = {word: self._count(_match(word, words), MAX_POSTINGS + 1) for word in words}
         best = sorted(words, key=lambda word: (not count[word], not has_digit(word), count[word]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
-        room = MAX_POSTINGS
         for word in sorted(best, key=lambda word: (count[word], word)):
             room -= count[word]
             if chosen and room < 0:

@@ -238,6 +238,13 @@ def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypa
     assert len(found(store, "common")) == 5
 
 
+def test_common_words_are_left_out_sooner_while_typing(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, {str(number): f"common {number}" for number in range(9)})
+    monkeypatch.setattr(keywords_module, "MAX_TYPED_POSTINGS", 5)
+    assert set(found(store, "common 7", typing=True)) == {"7"}
+    assert len(found(store, "common 7")) == len(found(store, "comm", typing=True)) == 9
+
+
 # A word of LANGUAGES' sentences with a slip, or the beginning of one.
 SLIPS = {
     "ar": "المتسشفى",
