@@ -147,6 +147,7 @@ def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) ->
         dim=manifest.dim,
         token=settings.index_token.get_secret_value(),
         timeout_s=settings.index_timeout_s,
+        consistency=settings.index_consistency,
         read_only=read_only,
     )
     return MilvusIndex(connection)

@@ -76,6 +76,10 @@ class Settings(BaseSettings):
     )
     index_token: SecretStr = Field(SecretStr(""), description="Milvus' user:password, or its API key.")
     index_timeout_s: PositiveFloat = Field(10.0, description="Timeout of a call to Milvus in seconds; then: 503.")
+    index_consistency: Literal["session", "strong"] = Field(
+        "session",
+        description="Writes of other services that a read of Milvus sees: all but the last second's; strong: all.",
+    )
     search_mode: Mode | None = Field(
         None, description="Mode of a search that names none: dense, keywords or hybrid; default: hybrid; Milvus: dense."
     )

@@ -3,11 +3,14 @@
 B queries, D dims
 """
 
+import importlib
 import importlib.util
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from service.documents.document import Vectors
 from service.documents.milvus.address import MilvusAddress
@@ -16,14 +19,43 @@ from service.errors import IndexUnavailable, Overloaded, ServiceError, StartErro
 
 SCHEMA_VERSION = 3
 LOAD_TIMEOUT_S = 300  # a collection that is not in memory yet is read from object storage
-STRONG = "Strong"  # a read sees every write acknowledged before it, by any replica
+Consistency = Literal["session", "strong"]
+STRONG = "Strong"  # a read sees every write acknowledged before it, by any service; it waits for Milvus' next tick
+STALENESS_MS = 1000  # the oldest state that other reads see of what other services write
+CLOCK_S = 60  # for so long this machine measures time like Milvus
+LOGICAL_BITS = 18  # of a timestamp of Milvus, below its milliseconds
 # By default gRPC waits up to two minutes between reconnects, during which a recovered Milvus would go unused.
 GRPC_OPTIONS = {"grpc.max_reconnect_backoff_ms": 1000, "grpc.use_local_subchannel_pool": 1}
 RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: rate limit exceeded; memory or disk full
+NOT_LOADED = 101
+# Milvus starts: no service, no connection, no channel, no node; or it has not loaded the collection yet.
+STARTING = {1, 2, NOT_LOADED, 501, 503, 901}
+STARTING_RETRY_S = 0.25
 
 logger = logging.getLogger(__name__)
 
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"?')
+
 ScoredRows = list[tuple[float, MilvusRow]]  # (inner product, row)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """A time in Milvus: its timestamp, and this machine's monotonic time before it was read.
+
+    writes: of this service, that had ended.  last_write: a timestamp that none of them is after.
+    """
+
+    timestamp: int
+    read_at: float
+    writes: int
+    last_write: int
+
+    def oldest(self, staleness_ms: int) -> int:
+        """Return the timestamp of the oldest state that a read may see now."""
+        age_ms = int((time.monotonic() - self.read_at) * 1000) - staleness_ms
+        return max(self.timestamp + (age_ms << LOGICAL_BITS), self.last_write)
 
 
 class MilvusConnection:
@@ -37,21 +69,27 @@ class MilvusConnection:
         dim: int,
         token: str = "",
         timeout_s: float = 10.0,
+        consistency: Consistency = "session",
         read_only: bool = False,
     ) -> None:
         """Connect, and create the collection if there is none.
 
         Args:   token: user:password or a key.  read_only: the collection must exist.
+                consistency: what a read sees of other services' writes, those of the last second or all.
         Raises: StartError: pymilvus is missing, or Milvus cannot be used.
                 StoreError: the collection belongs to another model or version.
         """
         pymilvus = _pymilvus(address)
         import grpc  # after it: neither may be installed
 
+        self._no_options = importlib.import_module("pymilvus.grpc_gen.milvus_pb2").AllocTimestampRequest()
         self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
         self._shown = address.shown
         self._lite_path = address.uri if address.is_lite else ""
         self._timeout_s = timeout_s
+        self._is_strong = consistency == "strong"
+        self._writes = 0  # that have ended
+        self._clock: _Clock | None = None
         self.name = f"crosslet_{fingerprint[:16]}"
         try:
             self._client = pymilvus.MilvusClient(
@@ -83,60 +121,111 @@ class MilvusConnection:
 
     def upsert(self, rows: Sequence[MilvusRow]) -> None:
         """Insert or replace rows by id."""
-        with self._answered():
-            self._client.upsert(self.name, list(rows), timeout=self._timeout_s)
+        self._write(self._client.upsert, data=list(rows))
 
     def delete(self, expression: str) -> None:
         """Remove the rows that match an expression."""
-        with self._answered():
-            self._client.delete(self.name, filter=expression, timeout=self._timeout_s)
+        self._write(self._client.delete, filter=expression)
 
     def count(self, expression: str = "") -> int:
         """Return the number of rows that match an expression."""
         return int(self.rows(expression, ["count(*)"])[0]["count(*)"])
 
-    def rows(self, expression: str, fields: Sequence[str], **limit: int) -> list[MilvusRow]:
-        """Return rows that match an expression, unordered, at most `limit`."""
-        with self._answered():
-            rows = self._client.query(
-                self.name,
+    def rows(self, expression: str, fields: Sequence[str], *, is_latest: bool = False, **limit: int) -> list[MilvusRow]:
+        """Return rows that match an expression, unordered, at most `limit`.
+
+        is_latest: whether to see every write of every service, whatever is set: a change depends on it.
+        """
+        return [
+            dict(row)
+            for row in self._called(
+                self._client.query,
                 filter=expression,
                 output_fields=list(fields),
-                consistency_level=STRONG,
-                timeout=self._timeout_s,
+                **self._seen(is_latest=is_latest),
                 **limit,
             )
-        return [dict(row) for row in rows]
+        ]
 
     def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[ScoredRows]:
         """Return the rows with the largest inner products, one list for each vector; ties are in any order."""
-        with self._answered():
-            hits_B = self._client.search(
-                self.name,
-                data=vectors_BD,
-                anns_field="vector",
-                filter=expression,
-                limit=limit,
-                output_fields=list(fields),
-                search_params={"metric_type": "IP"},  # no index parameters: an operator may change the index
-                consistency_level=STRONG,
-                timeout=self._timeout_s,
-            )
+        hits_B = self._called(
+            self._client.search,
+            data=vectors_BD,
+            anns_field="vector",
+            filter=expression,
+            limit=limit,
+            output_fields=list(fields),
+            search_params={"metric_type": "IP"},  # no index parameters: an operator may change the index
+            **self._seen(),
+        )
         return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in hits] for hits in hits_B]
 
-    @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _write(self, method: Callable[..., object], **arguments: object) -> None:
         try:
-            yield
-        except self._errors as exc:
-            raise self._error(exc) from exc
+            self._called(method, **arguments)
+        finally:
+            self._writes += 1
 
-    def _error(self, exc: Exception) -> ServiceError:
-        code = getattr(exc, "code", None)  # of Milvus a number; gRPC's own errors have a method
+    def _seen(self, *, is_latest: bool = False) -> dict[str, object]:
+        """Return the arguments that say which writes a read sees: this service's, and others' but of the last second.
+
+        Milvus' own bounded reads are up to 5 s old, and those of a session say nothing of other services.
+        """
+        clock = None if self._is_strong or is_latest else self._current_clock()
+        if clock is None:
+            return {"consistency_level": STRONG}
+        return {"consistency_level": "Customized", "guarantee_timestamp": clock.oldest(STALENESS_MS)}
+
+    def _current_clock(self) -> "_Clock | None":
+        """Return what time it is in Milvus; None: it does not say."""
+        known, writes, now = self._clock, self._writes, time.monotonic()
+        if known is not None and known.writes == writes and now - known.read_at < CLOCK_S:
+            return known
+        try:
+            stub = self._client._get_connection()._stub
+            timestamp: int = stub.AllocTimestamp(self._no_options, timeout=self._timeout_s).timestamp
+        except self._errors:  # milvus-lite has no clock
+            return None
+        has_written = known is None or known.writes != writes
+        self._clock = _Clock(timestamp, now, writes, timestamp if has_written else known.last_write)
+        return self._clock
+
+    def _called(self, method: Callable[..., T], **arguments: object) -> T:
+        """Call a method of the client about the collection. While Milvus starts, try again until the time is up."""
+        until = time.monotonic() + self._timeout_s
+        while True:
+            left_s = max(until - time.monotonic(), STARTING_RETRY_S)
+            try:
+                return method(self.name, timeout=left_s, **arguments)
+            except self._errors as exc:
+                code = getattr(exc, "code", None)  # of Milvus a number; gRPC's own errors have a method
+                if code not in STARTING or time.monotonic() + STARTING_RETRY_S > until:
+                    raise self._error(code, exc) from exc
+                if code == NOT_LOADED:
+                    self._load(until)
+            time.sleep(STARTING_RETRY_S)
+
+    def _load(self, until: float) -> None:
+        """Have Milvus load the collection, which it does by itself if it was loaded before a restart."""
+        try:
+            self._client.load_collection(self.name, timeout=max(until - time.monotonic(), STARTING_RETRY_S))
+        except self._errors as exc:
+            logger.warning("Milvus did not load the collection", extra={"reason": _reason(exc)})
+
+    def _error(self, code: object, exc: Exception) -> ServiceError:
+        # Milvus' messages name fields and collections. Expressions quote ids, which are not logged.
+        reason = QUOTED.sub('".."', _reason(exc))
+        logger.warning("Milvus refused or did not answer", extra={"address": self._shown, "reason": reason})
         if code == RATE_LIMIT:
             return Overloaded(f"Milvus at {self._shown} takes no more requests now; try again", retry_after_s=1)
         if code == FORCE_DENY:
             return StorageFull(f"Milvus at {self._shown} is out of memory or disk space (CROSSLET_INDEX)")
+        if code in STARTING:
+            return IndexUnavailable(
+                f"Milvus at {self._shown} is starting or unreachable after {self._timeout_s:g} s ({reason}); try again "
+                "later (CROSSLET_INDEX, CROSSLET_INDEX_TIMEOUT_S)"
+            )
         return IndexUnavailable(
             f"Milvus at {self._shown} refused, or did not answer within {self._timeout_s:g} s; "
             "documents are unavailable now (CROSSLET_INDEX, CROSSLET_INDEX_TIMEOUT_S)"

@@ -88,7 +88,7 @@ class MilvusIndex(DocumentIndex):
                 IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
         """
         ids = [document.id for document in documents]
-        known = {row["id"]: row for row in self._rows_of(ids, ["id", "arrival", "revision"])}
+        known = {row["id"]: row for row in self._rows_of(ids, ["id", "arrival", "revision"], is_latest=True)}
         # A document's revision grows whatever the clock says.
         last_seen = max((row["revision"] for row in known.values()), default=0)
         revision = max(time.time_ns() // 1000, self._last_us + 1, last_seen + 1)
@@ -109,19 +109,19 @@ class MilvusIndex(DocumentIndex):
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
         """Of two changes at once, by two services, one may be lost."""
-        row = next(self._rows_of([id_], [*FIELDS, "vector"]), None)
+        row = next(self._rows_of([id_], [*FIELDS, "vector"], is_latest=True), None)
         if row is None:
             return None
         before = to_document(row)
         return self.put([Document(id_, before.text, change(dict(before.metadata)))], to_vector(row)[None])
 
     def delete(self, ids: Sequence[str]) -> int:
-        return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
+        return self._delete([row["id"] for row in self._rows_of(ids, ["id"], is_latest=True)])
 
     def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
         """`timeout_s` is unused: Milvus limits itself."""
-        expression, deleted = self._expression(filter_), 0
-        while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
+        expression, deleted = self._expression(filter_, is_latest=True), 0
+        while rows := self._milvus.rows(expression, ["id"], is_latest=True, limit=MAX_ROWS):
             deleted += self._delete([row["id"] for row in rows])
         return deleted
 
@@ -179,7 +179,7 @@ class MilvusIndex(DocumentIndex):
         expression = self._expression(filter_) if filter_ else ""  # {} selects everything
         spare = any(query.without is not None for query in queries)
         asked = min(top_k + spare + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
-        # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
+        # Read texts in the same call if the answer stays small.
         wanted = [name for name in (*FIELDS, "vector") if getattr(options, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         hits_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
@@ -226,11 +226,11 @@ class MilvusIndex(DocumentIndex):
             self._milvus.delete(ids_expression(part))
         return len(ids)
 
-    def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[MilvusRow]:
+    def _rows_of(self, ids: Sequence[str], fields: Sequence[str], *, is_latest: bool = False) -> Iterator[MilvusRow]:
         """Yield the rows of the ids that exist, each once, unordered."""
         storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
         for part in parts_of(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
-            yield from self._milvus.rows(ids_expression(part), fields, limit=len(part))
+            yield from self._milvus.rows(ids_expression(part), fields, is_latest=is_latest, limit=len(part))
 
     def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
         """Yield documents in the order of the given ids, read lazily."""
@@ -238,7 +238,7 @@ class MilvusIndex(DocumentIndex):
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
 
-    def _expression(self, filter_: Filter) -> str:
+    def _expression(self, filter_: Filter, *, is_latest: bool = False) -> str:
         """Return the expression for the documents that match a filter now.
 
         Raises: InvalidInput: the filter is malformed, or the metadata of too many documents would have to be read.
@@ -246,7 +246,9 @@ class MilvusIndex(DocumentIndex):
         rows = to_expression(filter_)
         if not rows.unsure:
             return rows.sure
-        unsure = [row["id"] for row in self._milvus.rows(rows.unsure, ["id"], limit=MAX_DECIDED + 1)]
+        unsure = [
+            row["id"] for row in self._milvus.rows(rows.unsure, ["id"], is_latest=is_latest, limit=MAX_DECIDED + 1)
+        ]
         if len(unsure) > MAX_DECIDED:
             raise InvalidInput(
                 f"the filter's range with two bounds lies within the lists of more than {MAX_DECIDED} documents, the "
@@ -255,7 +257,9 @@ class MilvusIndex(DocumentIndex):
             )
         matching: list[str] = []
         for part in parts_of(unsure, DOCUMENTS_A_CALL):
-            metadata = {row["id"]: row["metadata"] for row in self._rows_of(part, ["id", "metadata"])}
+            metadata = {
+                row["id"]: row["metadata"] for row in self._rows_of(part, ["id", "metadata"], is_latest=is_latest)
+            }
             matching += selected(filter_, metadata)
         return f"({rows.sure} or {ids_expression(matching)})" if matching else rows.sure
 

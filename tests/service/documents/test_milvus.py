@@ -19,6 +19,7 @@ from service.document_index import load_collection
 from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Preference, Query, ResultOptions, SortField
 from service.documents.milvus.address import milvus_address
+from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, _Clock
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.documents.own_fields import OwnFields
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
@@ -222,7 +223,7 @@ def test_dead_milvus_is_503_while_texts_are_embedded(serve: Serve, tmp_path: Pat
         assert client.post("/embed", json={"inputs": ["hallo"]}).status_code == 200
 
 
-def test_restarted_or_stalled_milvus_is_used_again(tmp_path: Path) -> None:
+def test_restarted_or_stalled_milvus_is_used_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with milvus_server(tmp_path / "milvus") as server:
         index = connect(server.url, timeout_s=TIMEOUT_S)
         index.put([document("a")], EAST[None])
@@ -232,12 +233,23 @@ def test_restarted_or_stalled_milvus_is_used_again(tmp_path: Path) -> None:
         server.process.send_signal(18)  # SIGCONT
         assert ids(index, EAST, 1) == ["a"]
         server.kill()
-        with pytest.raises(IndexUnavailable):
-            index.get("a")
-    with milvus_server(tmp_path / "milvus", server.port):
-        connect(server.url).close()  # milvus-lite, unlike a server, forgets what was loaded
+        started_at = time.monotonic()
+        with pytest.raises(IndexUnavailable, match="starting or unreachable after 5 s .* try again later"):
+            index.get("named a")
+        assert time.monotonic() - started_at > TIMEOUT_S - 1
+        assert all(record.__dict__["reason"] for record in caplog.records[-2:])
+        assert "named a" not in caplog.text
+    with milvus_server(tmp_path / "milvus", server.port):  # milvus-lite, unlike a server, forgets what was loaded
         assert ids(index, EAST, 1) == ["a"]
     index.close()
+
+
+def test_reads_are_a_second_behind_and_see_own_writes() -> None:
+    second = 1000 << LOGICAL_BITS
+    for writes, last_write in ((0, 0), (2, 7 * second)):
+        clock = _Clock(9 * second, time.monotonic() - 3, writes, last_write)
+        assert 11 * second <= clock.oldest(STALENESS_MS) < 12 * second
+    assert _Clock(9 * second, time.monotonic(), 1, 9 * second).oldest(STALENESS_MS) == 9 * second
 
 
 def test_the_search_command_searches_milvus(
