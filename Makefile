@@ -17,7 +17,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
+.PHONY: help setup setup-dev serve test test-slow test-milvus lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test: $(DEV)/.installed  ## the fast tests; ARGS="-k name" goes to pytest
 
 test-slow: $(DEV)/.installed  ## the tests that take minutes: training end to end
 	$(DEV)/bin/python -m pytest -m slow $(ARGS)
+
+test-milvus: $(DEV)/.installed .venv-milvus/.installed  ## the tests against a Milvus 2.3 server, which is installed (260 MB) and started; no root
+	@# In a network of its own, which has loopback alone: the server listens on every address.
+	unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh $(DEV)/bin/python -m pytest -m milvus $(ARGS)
 
 lint: $(DEV)/.installed  ## style, import rules and types
 	$(DEV)/bin/ruff check .
@@ -94,6 +98,11 @@ $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject
 	@$(PYTHON) -m venv $(SERVICE)
 	@$(SERVICE)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/service.txt
 	@$(SERVICE)/bin/python $(PROJECT)
+	@touch $@
+
+.venv-milvus/.installed: requirements/milvus-server.txt
+	@$(PYTHON) -m venv .venv-milvus
+	@.venv-milvus/bin/python $(LOCKED) -r requirements/milvus-server.txt
 	@touch $@
 
 $(DEV)/.installed: requirements/build.txt requirements/dev.txt requirements/torch-$(TORCH).txt pyproject.toml

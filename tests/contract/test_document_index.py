@@ -1,63 +1,28 @@
 """What every index of documents promises, asked of each: the embedded one, and Milvus.
 
-Milvus is milvus-lite, in this process. CROSSLET_TEST_MILVUS=milvus://host:19530 asks a server, too; it keeps the
-collections, whose names begin with crosslet_aa and crosslet_bb.
+Milvus is milvus-lite, in this process. `make test-milvus` asks a server; with CROSSLET_TEST_MILVUS=milvus://host:19530
+a running one, which keeps the collections: their names begin with crosslet_aa and crosslet_bb.
 """
 
-import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from service.document_index import load_collection
 from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Query, ResultOptions
 from service.errors import InvalidInput, StoreError
-from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
+from tests.contract.milvus_standalone import Open
 from tests.service.documents.oracle import search_one
-from tests.service.documents.stores import DIM, EAST, NORTH, UP, count, ids, put, read_page, unit, unit_vectors
+from tests.service.documents.stores import EAST, NORTH, UP, count, ids, put, read_page, unit, unit_vectors
 
-SERVER = os.environ.get("CROSSLET_TEST_MILVUS", "")
 NAMES = [
     *("é", "e\u0301", "日本/語", "a b", "it's", 'q"uote', "back\\slash", "🙂", "%_"),
     *('" or 1 == 1 or id == "', "\u2028", "x" * 512),
 ]
-
-Open = Callable[..., DocumentIndex]
-
-
-@pytest.fixture(params=["embedded", "milvus-lite", *(["milvus"] if SERVER else [])])
-def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the index of a model; what was open before is closed first."""
-    where = {"embedded": "embedded", "milvus-lite": f"milvus+lite://{tmp_path}/documents.db", "milvus": SERVER}
-    chosen = Settings(data=tmp_path, index=where[request.param], index_timeout_s=100)
-    run = secrets.token_hex(7)  # a server keeps the collections of other tests
-    opened: list[DocumentIndex] = []
-
-    def close() -> None:
-        while opened:
-            opened.pop().close()
-
-    def open_(model: str = "aa") -> DocumentIndex:
-        close()
-        manifest: Any = SimpleNamespace(fingerprint=(model + run).ljust(64, "0"), dim=DIM)
-        opened.append(load_collection(chosen, manifest))
-        return opened[0]
-
-    yield open_
-    close()
-
-
-@pytest.fixture
-def index(open_index: Open) -> DocumentIndex:
-    return open_index()
 
 
 def listed(

@@ -7,7 +7,16 @@ from packaging.version import Version
 
 from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
 
-LOCKS = ["service.txt", "milvus.txt", "training.txt", "dev.txt", "build.txt", "torch-cpu.txt", "torch-cuda.txt"]
+LOCKS = [
+    "service.txt",
+    "milvus.txt",
+    "training.txt",
+    "dev.txt",
+    "build.txt",
+    "milvus-server.txt",
+    "torch-cpu.txt",
+    "torch-cuda.txt",
+]
 
 
 ALL = tuple(pyproject()["project"]["optional-dependencies"])
