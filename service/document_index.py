@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
 from service.documents.interface import DocumentIndex
@@ -13,11 +14,14 @@ from service.documents.names import DEFAULT_NAME
 from service.documents.store.catalog import unknown
 from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.index import VectorIndex
-from service.errors import Damaged, StartError, StoreError
+from service.errors import Damaged, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
 from service.process.files import PRIVATE, resolved
 from service.settings import Settings
+
+if TYPE_CHECKING:  # imported where Milvus is used
+    from service.documents.milvus.collections import MilvusCollections
 
 NEXT = "documents.next.sqlite3"  # beside the store: what `crosslet index re-embed` has made ready for another model
 
@@ -40,7 +44,9 @@ def load_collections(
     """
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
-        return Collections(_milvus_index(settings, manifest, read_only=False))
+        collections = _milvus_collections(settings, manifest)
+        collections.opened(DEFAULT_NAME, create=True)
+        return collections
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:
         if any(settings.keys()):
@@ -70,9 +76,7 @@ def load_collection(
     """
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
-        if name != DEFAULT_NAME:
-            raise StartError(f"where Milvus keeps the documents (CROSSLET_INDEX) the only collection is {DEFAULT_NAME}")
-        return _milvus_index(settings, manifest, read_only=read_only)
+        return _milvus_collections(settings, manifest).opened(name, create=not read_only)
     options = _index_options(settings, manifest)
     with _opened_store(settings, manifest, read_only=read_only) as store:
         _select(store, name, settings, read_only=read_only)
@@ -137,17 +141,19 @@ def _index_options(
     )
 
 
-def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
+def _milvus_collections(settings: Settings, manifest: Manifest) -> "MilvusCollections":
+    from service.documents.milvus.collections import MilvusCollections
     from service.documents.milvus.connection import MilvusConnection
-    from service.documents.milvus.index import MilvusIndex
 
     connection = MilvusConnection(
         milvus_address(settings.index),
-        fingerprint=manifest.fingerprint,
-        dim=manifest.dim,
         token=settings.index_token.get_secret_value(),
         timeout_s=settings.index_timeout_s,
         consistency=settings.index_consistency,
-        read_only=read_only,
     )
-    return MilvusIndex(connection)
+    return MilvusCollections(
+        connection,
+        fingerprint=manifest.fingerprint,
+        dim=manifest.dim,
+        max_collections=settings.max_collections,
+    )

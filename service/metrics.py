@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from service.documents.collections import Collections, count_of
 from service.engine.cache import VectorCache
+from service.errors import ServiceError
 from service.model.artifact import Manifest
 from service.process.memory import resident_bytes
 from service.version import VERSION
@@ -94,7 +95,11 @@ def _per_collection(collections: Collections) -> Iterable[Metric]:
     names = ["collection"]
     documents = GaugeMetricFamily("crosslet_collection_documents", "Documents of a collection.", labels=names)
     size = GaugeMetricFamily("crosslet_collection_index_bytes", "Memory of a collection's index.", labels=names)
-    for name, index in collections.named().items():
+    try:
+        named = collections.named()
+    except ServiceError:  # Milvus is away: `count` says so
+        named = {}
+    for name, index in named.items():
         documents.add_metric([name], count_of(index))
         size.add_metric([name], index.size_bytes)
     return documents, size

@@ -202,10 +202,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"CROSSLET_SEARCH_MODE is {self.search_mode}, but Milvus has no keywords (CROSSLET_INDEX); leave it out"
             )
-        if self.index != EMBEDDED and self.chunk:
-            raise ValueError(
-                "CROSSLET_CHUNK is true, but documents in Milvus stay whole (CROSSLET_INDEX); leave it out"
-            )
         if self.metrics_port and self.metrics_port == self.port:
             raise ValueError(f"CROSSLET_METRICS_PORT is {self.port}, the same as CROSSLET_PORT; choose another, or 0")
         return self

@@ -233,7 +233,7 @@ def _count_passages(documents: Sequence[Document]) -> int:
 
 
 class Collections:
-    """Collections by name. Where Milvus keeps the documents, there is the default one alone."""
+    """Collections by name; here the default one alone, as a command has it."""
 
     def __init__(self, default: DocumentIndex) -> None:
         self._open: Mapping[str, DocumentIndex] = {DEFAULT_NAME: default}  # by age: the default one first
@@ -249,7 +249,7 @@ class Collections:
 
     def of(self, name: str) -> DocumentIndex:
         """Return one collection. Raises: NotFound."""
-        index = self._open.get(name)
+        index = self._find(name)
         if index is None:
             check_name(name)
             raise NotFound(f"there is no collection {name}; the first PUT to its documents makes it")
@@ -261,7 +261,7 @@ class Collections:
         Raises: StorageFull: as `DocumentIndex`, or there are too many collections.
                 InvalidInput: the name is malformed.
         """
-        if (index := self._open.get(name)) is not None:
+        if (index := self._find(name)) is not None:
             with suppress(NotFound):  # it is being dropped: `put` makes it anew
                 index.check_room(documents)
                 return
@@ -269,7 +269,7 @@ class Collections:
 
     def is_chunked(self, name: str, wanted: bool | None) -> bool:
         """Whether to split new documents into passages, as `DocumentIndex` says; a new collection's are."""
-        if (index := self._open.get(name)) is not None:
+        if (index := self._find(name)) is not None:
             with suppress(NotFound):  # as above
                 return index.is_chunked(wanted)
         self._check_new(name)
@@ -277,23 +277,25 @@ class Collections:
 
     def documents_of(self, name: str, ids: Sequence[str]) -> dict[str, StoredDocument]:
         """As `DocumentIndex.documents_of`; a collection that will be made has none."""
-        if (index := self._open.get(name)) is not None:
+        if (index := self._find(name)) is not None:
             with suppress(NotFound):  # as above
                 return index.documents_of(ids)
         return {}
 
     def own_fields(self, name: str) -> OwnFields | None:
         """As `DocumentIndex.own_fields`; a collection that a put will make has none."""
-        index = self._open.get(name)
-        return None if index is None else index.own_fields
+        if (index := self._find(name)) is not None:
+            with suppress(NotFound):  # as above
+                return index.own_fields
+        return None
 
     def configure(self, name: str, own_fields: OwnFields | None) -> None:
         """Set what a collection takes of documents with their own fields; it is made if there is none.
 
         Raises: as `DocumentIndex.configure` and `_check_new`.
         """
-        if name in self._open:
-            self._open[name].configure(own_fields)
+        if (index := self._find(name)) is not None:
+            index.configure(own_fields)
         else:
             self._make(name, own_fields)
 
@@ -318,11 +320,11 @@ class Collections:
             now = self.of(name).get(replaced.id)
             if now is None or now.revision != replaced.revision:
                 raise Conflict("the document changed meanwhile; send the change again")
-        if name in self._open:
-            return self._open[name].put(documents, vectors_PD)
+        if (index := self._find(name)) is not None:
+            return index.put(documents, vectors_PD)
         self._make(name)
         try:
-            return self._open[name].put(documents, vectors_PD)
+            return self.of(name).put(documents, vectors_PD)
         except BaseException:
             with suppress(StorageFull):  # then it stays, empty
                 self.drop(name)
@@ -342,20 +344,20 @@ class Collections:
 
     def count(self) -> float:
         """Return the documents of all collections; NaN as `count_of`."""
-        return sum(map(count_of, self._open.values()))
+        return sum(map(count_of, self.named().values()))
 
     @property
     def size_bytes(self) -> int:
         """Memory of all indexes."""
         return sum(index.size_bytes for index in self._open.values())
 
+    def _find(self, name: str) -> DocumentIndex | None:
+        """Return one collection; None: there is none of this name."""
+        return self._open.get(name)
+
     def _check_new(self, name: str) -> None:
         """Refuse what `_make` would. Raises: InvalidInput.  StorageFull: there are too many collections."""
         check_name(name)
-        raise InvalidInput(
-            f"collection {name} cannot be made: where Milvus keeps the documents (CROSSLET_INDEX) there is only "
-            f"{DEFAULT_NAME}; leave /collections/{name} out of the path"
-        )
 
     def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         """Make an empty collection. Raises: as `_check_new`."""

@@ -357,11 +357,12 @@ class Facet:
     """How many documents have each value of a field.
 
     counts: by value, the most frequent first, ties by type and value; numbers and booleans are spelled as in JSON.
-    is_cut: there are further values.
+    is_cut: there are further values.  is_counted: whether all documents were counted; else the counts are the least.
     """
 
     counts: dict[str, int]
     is_cut: bool
+    is_counted: bool = True
 
 
 def count_values(

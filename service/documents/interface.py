@@ -209,10 +209,7 @@ class DocumentIndex(Protocol):
         """Return a document's vector, (D,) of norm 1; of several passages their mean. None: no document has the id."""
 
     def page(self, request: PageRequest) -> Page:
-        """Return the next documents in the order of first insertion.
-
-        Raises: InvalidInput: truncated ones are wanted, but it is not known which they are.
-        """
+        """Return the next documents in the order of first insertion."""
 
     def counts(
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
@@ -220,8 +217,6 @@ class DocumentIndex(Protocol):
         """Count the documents that match a filter, also by each field's values, all of one moment.
 
         `timeout_s` as in `delete_matching`.
-
-        Raises: InvalidInput: the documents are where values cannot be counted.
         """
 
     def search_all(
@@ -245,10 +240,7 @@ class DocumentIndex(Protocol):
         """
 
     def is_chunked(self, wanted: bool | None) -> bool:
-        """Whether to split new documents into passages. wanted: None: as the collection was made to.
-
-        Raises: InvalidInput: it is wanted, and they cannot be.
-        """
+        """Whether to split new documents into passages. wanted: None: as the collection was made to."""
 
     def close(self) -> None:
         """Close files and connections."""

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from service.errors import InvalidInput
+from service.errors import InvalidInput, StorageFull
 
 Mode = Literal["dense", "keywords", "hybrid"]  # of a search
 
@@ -18,6 +18,15 @@ def check_name(name: str) -> None:
         raise InvalidInput(
             f"a collection's name has 1 to {LONGEST_NAME} characters: letters and digits of English, and . _ - after "
             "the first"
+        )
+
+
+def check_count(name: str, count: int, *, most: int) -> None:
+    """Raises: StorageFull: there are too many collections for another one of this name."""
+    if count >= most:
+        raise StorageFull(
+            f"collection {name} cannot be made: there are {count} collections; the limit is {most} "
+            "(CROSSLET_MAX_COLLECTIONS): drop one first"
         )
 
 

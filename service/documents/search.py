@@ -24,12 +24,12 @@ import numpy.typing as npt
 from service.blending import raised
 from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Facet, both, to_condition
+from service.documents.filters import Condition, Facet, both, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
 from service.documents.keywords.terms import occurring
 from service.documents.live_index import LiveIndex
-from service.documents.store.store import Deadline, DocumentStore, Snapshot
+from service.documents.store.store import Deadline, DocumentStore, FieldReader, Snapshot
 from service.documents.vectors.index import Hits, VectorIndex, candidates
 from service.errors import InvalidInput, NotReady
 
@@ -191,7 +191,7 @@ class Search:
         """Return the best documents by keywords."""
 
         def best(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
-            return _best(snapshot, by_words.rows[among], by_words.scores[among], depth)
+            return best_of(snapshot, by_words.rows[among], by_words.scores[among], depth)
 
         among = [np.ones(len(by_words.rows), np.bool_)]
         if query.prefer is not None:
@@ -217,7 +217,10 @@ class Search:
         """Add what the keywords find, fuse both, arrange the results, and read what is wanted of the page."""
         self._forget_other_state(snapshot)
         if is_filter_alone(query):
-            return self._listed(snapshot, query)
+            rows, total = page_in_order(snapshot, self._condition, self._options, top_k=self._top_k)
+            matches = Matches(self._read(snapshot, [Hit(0.0, row) for row in rows], query, NO_WORDS))
+            matches.total = total
+            return matches
         by_words = (
             None if query.words is None else snapshot.with_keywords(query.words, self._condition, typing=query.typing)
         )
@@ -227,7 +230,8 @@ class Search:
             hits += [Hit(score, row) for score, row in dense.preferred]
         else:
             hits = _fuse(snapshot, dense, self._with_words(snapshot, query, by_words), by_words, query.vector_D)
-        page = self._arranged(snapshot, hits, query)
+        preferred = np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows
+        page = arranged(snapshot, hits, self._options, top_k=self._top_k, prefer=query.prefer, preferred=preferred)
         if by_words is None or dense is not None:
             return Matches(self._read(snapshot, page, query, by_words or NO_WORDS))
         found, least = by_words.rows, self._options.min_score
@@ -237,37 +241,6 @@ class Search:
         matches = Matches(self._read(snapshot, page, query, by_words, found))
         matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
         matches.is_counted = by_words.is_complete
-        return matches
-
-    def _arranged(self, snapshot: Snapshot, hits: Sequence[Hit], query: Query) -> list[Hit]:
-        """Return the hits of the page: what the query prefers raised, the best of each group, the best in order."""
-        options, prefer = self._options, query.prefer
-        least = options.min_score  # of the scores that nothing has raised
-        kept = {hit.row: hit for hit in reversed(hits) if least is None or hit.score >= least}
-        if prefer is not None:
-            rows = np.fromiter(kept, np.int64, len(kept))
-            for row in rows[np.isin(rows, self._prefer(snapshot, prefer).rows)].tolist():
-                score = raised(kept[row].score, prefer.weight)
-                kept[row] = replace(kept[row], score=score, preference=prefer.weight)
-        field = options.group_by
-        scores_N = np.fromiter((hit.score for hit in kept.values()), np.float64, len(kept))
-        order = _best(snapshot, list(kept), scores_N, self._top_k if field is None else len(kept))
-        rows = np.fromiter((row for _, row in order), np.int64, len(order))
-        if field is not None:
-            rows = rows[first_of_groups(snapshot, field, rows)][: self._top_k]
-        if options.sort:
-            rows = rows[in_order(snapshot, options.sort, rows)]
-        return [kept[row] for row in page_of(rows.tolist(), options)]
-
-    def _listed(self, snapshot: Snapshot, query: Query) -> Matches:
-        """Return the page of all documents that match the filter: in order, ties by id."""
-        options, rows = self._options, snapshot.by_id(self._condition)
-        rows = rows[in_order(snapshot, options.sort, rows)]
-        if options.group_by is not None:
-            rows = rows[first_of_groups(snapshot, options.group_by, rows)]
-        hits = [Hit(0.0, row) for row in page_of(rows[: self._top_k].tolist(), options)]
-        matches = Matches(self._read(snapshot, hits, query, NO_WORDS))
-        matches.total = len(rows)
         return matches
 
     def _read(
@@ -340,6 +313,45 @@ class Search:
             self._preferred = {}
 
 
+def arranged(
+    reader: FieldReader,
+    hits: Sequence[Hit],
+    options: ResultOptions,
+    *,
+    top_k: int,
+    prefer: Preference | None,
+    preferred: Rows,
+) -> list[Hit]:
+    """Return the hits of the page: what the query prefers raised, the best of each group, the best in order."""
+    least = options.min_score  # of the scores that nothing has raised
+    kept = {hit.row: hit for hit in reversed(hits) if least is None or hit.score >= least}
+    if prefer is not None:
+        rows = np.fromiter(kept, np.int64, len(kept))
+        for row in rows[np.isin(rows, preferred)].tolist():
+            score = raised(kept[row].score, prefer.weight)
+            kept[row] = replace(kept[row], score=score, preference=prefer.weight)
+    field = options.group_by
+    scores_N = np.fromiter((hit.score for hit in kept.values()), np.float64, len(kept))
+    order = best_of(reader, list(kept), scores_N, top_k if field is None else len(kept))
+    rows = np.fromiter((row for _, row in order), np.int64, len(order))
+    if field is not None:
+        rows = rows[first_of_groups(reader, field, rows)][:top_k]
+    if options.sort:
+        rows = rows[in_order(reader, options.sort, rows)]
+    return [kept[row] for row in page_of(rows.tolist(), options)]
+
+
+def page_in_order(
+    reader: FieldReader, condition: Condition | None, options: ResultOptions, *, top_k: int
+) -> tuple[Sequence[int], int]:
+    """Return the page of all documents that match a filter, in order, ties by id; and how many all pages have."""
+    rows = reader.by_id(condition)
+    rows = rows[in_order(reader, options.sort, rows)]
+    if options.group_by is not None:
+        rows = rows[first_of_groups(reader, options.group_by, rows)]
+    return page_of(rows[:top_k].tolist(), options), len(rows)
+
+
 def is_filter_alone(query: Query) -> bool:
     """Return whether a query asks for all documents that match the filter, which have no score."""
     return query.vector_D is None and query.words is None
@@ -391,7 +403,7 @@ def nearest(
         cosines_N = hits.scores[first_N]
     else:
         rows_N, cosines_N = exact_cosines(snapshot, dict.fromkeys(rows_P.tolist()), vector_D)
-    return _best(snapshot, rows_N, np.clip(cosines_N, -1, 1), top_k)  # rounding may leave a cosine just above 1
+    return best_of(snapshot, rows_N, np.clip(cosines_N, -1, 1), top_k)  # rounding may leave a cosine just above 1
 
 
 def _of_enough_documents(
@@ -446,7 +458,7 @@ def _fuse(
     ]
 
 
-def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[np.floating], top_k: int) -> Ranked:
+def best_of(reader: FieldReader, rows: Rows | Sequence[int], scores_N: npt.NDArray[np.floating], top_k: int) -> Ranked:
     """Return the first `top_k` by score, ties by id. Reads no text."""
     rows_N = np.asarray(rows, np.int64)
     if len(rows_N) > top_k:
@@ -454,7 +466,7 @@ def _best(snapshot: Snapshot, rows: Rows | Sequence[int], scores_N: npt.NDArray[
         rows_N, scores_N = rows_N[kept], scores_N[kept]
     order = sorted(zip(scores_N.tolist(), rows_N.tolist(), strict=True), reverse=True)
     if len({score for score, _ in order}) < len(order):
-        ids = snapshot.ids_of(rows_N.tolist())
+        ids = reader.ids_of(rows_N.tolist())
         order.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
     return order[:top_k]
 

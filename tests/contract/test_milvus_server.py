@@ -50,6 +50,8 @@ def test_another_services_writes_are_seen_in_a_second(two: tuple[DocumentIndex, 
         time.sleep(1)
         assert other.get(f"{number}") is not None
         assert len(ids(other, EAST, 10)) == number + 1
+    put(other, {"0": EAST}, {"n": 1})
+    assert one.documents_of(["0"])["0"].metadata == {"n": 1}  # what a put is compared with is the latest
     assert one.delete(["0", "1"]) == 2
     time.sleep(1)
     assert len(other) == 3

@@ -300,7 +300,7 @@ def check_facets(fields: Sequence[str], runtime: Runtime) -> None:
 def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
     """How many documents match a filter, and what an answer says of their facets. Blocks.
 
-    Raises: InvalidInput: counting takes too long, or the documents are where they cannot be counted.
+    Raises: InvalidInput: counting takes too long.
     """
     settings = runtime.settings
     count, found = runtime.collection.counts(
@@ -311,4 +311,6 @@ def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, objec
         answer["facets"] = {field: facet.counts for field, facet in found.items()}
     if cut := [field for field, facet in found.items() if facet.is_cut]:
         answer["facets_cut"] = cut
+    if not all(facet.is_counted for facet in found.values()):
+        answer["facets_are"] = "at_least"
     return answer

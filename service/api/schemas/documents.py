@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -317,6 +317,12 @@ FacetsCut = Annotated[
         None,
     ),
 ]
+FacetsAre = Annotated[
+    Literal["at_least"] | None,
+    described(
+        "at_least: more documents match than are looked at, in Milvus 16,000. Absent if the facets are exact.", None
+    ),
+]
 
 
 class CountDocumentsRequest(Strict):
@@ -334,6 +340,7 @@ class CountDocumentsResponse(BaseModel):
     count: int = described("Number of documents whose metadata match.", 12)
     facets: Facets = None
     facets_cut: FacetsCut = None
+    facets_are: FacetsAre = None
 
 
 class DocumentOut(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from service.api.schemas.documents import FILTER_EXAMPLES, FacetFields, Facets, FacetsCut
+from service.api.schemas.documents import FILTER_EXAMPLES, FacetFields, Facets, FacetsAre, FacetsCut
 from service.api.schemas.embed import (
     GUITAR,
     Flag,
@@ -255,5 +255,6 @@ class SearchResponse(BaseModel):
     )
     facets: Facets = None
     facets_cut: FacetsCut = None
+    facets_are: FacetsAre = None
     min_score: float | None = optional("The threshold that `auto` stood for. Absent otherwise.", 0.43)
     took_ms: float = described("Milliseconds from the query's arrival to this answer.", 2.4)

@@ -1,4 +1,4 @@
-"""The same document index on a Milvus server.
+"""The same collections of documents on a Milvus server.
 
-Imports the interface, the types of `documents`, the SQL of filters, and how a search pages.
+Imports the interface, the types of `documents`, the SQL of filters, and how collections are held and results arranged.
 """

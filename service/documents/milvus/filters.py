@@ -10,34 +10,33 @@ Equality is the presence of a token. `not` is pushed down to single tests. A bou
 its path and type is present.
 
 A range with two bounds asks for one element within both. If the least or the greatest element is, the row matches. If
-they lie on either side, an element between them may match: `selected` decides by the metadata.
+they lie on either side, an element between them may match; so may any string if a part is asked for (`contains`). Then
+the metadata decide.
+
+Of a field with several values the first one, by which documents are grouped, has tokens of its own.
 """
 
 import hashlib
-import sqlite3
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
-import orjson
-
 from service.documents.filters import (
-    FILTERABLE,
     FieldTests,
     Scalar,
     SqlValue,
     comparable,
     field_tests,
-    fields_in,
     fields_of,
     to_condition,
 )
-from service.documents.store.schema import DEFAULT, FIELDS
 from service.errors import InvalidInput
 
 SORTED_BYTES = 128  # of a string's UTF-8 are kept: enough to compare it with any shorter string
 SORTED_KINDS = {"number", "string"}
+NO_VALUES = {"null", "other"}
+SEVERAL, FIRST = "several ", "first "  # facts about a field with several values; no type has such a name
+NEVER, ALWAYS = "number < 0", "number >= 0"
 # Some element is > x if and only if the greatest one is. Operator -> (bound, comparison, comparison under `not`).
 RANGES = {"gt": ("high", ">", "<="), "gte": ("high", ">=", "<"), "lt": ("low", "<", ">="), "lte": ("low", "<=", ">")}
 
@@ -68,6 +67,10 @@ def searchable(metadata: Mapping[str, object]) -> Searchable:
             elements = [_sortable(element) for its_kind, element in kinds if its_kind == kind]
             tokens.add(slot)
             low[slot], high[slot] = min(elements), max(elements)
+        values = [scalar for scalar in kinds if scalar[0] not in NO_VALUES]
+        if len(values) > 1:
+            kind, value = min(values)
+            tokens |= {_token(key, SEVERAL), _token(key, FIRST + kind, value)}
     return Searchable(sorted(tokens), {"low": low, "high": high})
 
 
@@ -80,7 +83,7 @@ class RowFilter:
 
 
 def to_expression(filter_: Mapping[str, object]) -> RowFilter:
-    """Return the Milvus expressions of a filter. With `selected` they match what the embedded index matches.
+    """Return the Milvus expressions of a filter. With the metadata they match what the embedded index matches.
 
     Raises: InvalidInput: the filter is malformed, or a range has a bound that is too long a string.
     """
@@ -93,20 +96,16 @@ def to_expression(filter_: Mapping[str, object]) -> RowFilter:
     return RowFilter(sure, f"({possible} and {not_sure})")
 
 
-def selected(filter_: Mapping[str, object], documents: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """Return the ids of the documents whose metadata match a filter, by the SQL of the embedded index."""
-    condition, tested = to_condition(filter_), {*fields_in(filter_)}
-    ids = list(documents)
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(FIELDS)
-        for row, metadata in enumerate(documents.values()):
-            held = {path: scalars for path, scalars in fields_of(metadata).items() if path in tested}
-            values = ((DEFAULT, path, *scalar, row) for path, scalars in held.items() for scalar in scalars)
-            connection.executemany("INSERT INTO fields VALUES (?, ?, ?, ?, ?)", values)
-        rows = orjson.dumps([*range(len(ids))]).decode()
-        query = f"{FILTERABLE} SELECT row FROM (SELECT value AS row FROM json_each(?)) WHERE {condition.sql}"  # noqa: S608
-        matching = connection.execute(query, (DEFAULT, rows, *condition.values)).fetchall()
-    return [ids[row] for (row,) in matching]
+def both(first: str, second: str) -> str:
+    """Return the expression that both hold; an empty one always holds."""
+    return f"({first} and {second})" if first and second else first or second
+
+
+def first_is(field: str, kind: str, value: SqlValue) -> str:
+    """Return the expression for rows whose first value of a field, in the order of types and values, is this."""
+    key = comparable(field)
+    alone = f"({_any_of([_token(key, kind, value)])} and not {_any_of([_token(key, SEVERAL)])})"
+    return f"({alone} or {_any_of([_token(key, FIRST + kind, value)])})"
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class _Translation:
         if tests.bounds:
             parts.append(self._within(key, tests.bounds))
         if tests.substring is not None:
-            raise embedded_only("parts of strings are found ('contains')", "compare whole values, by 'in'")
+            parts.append(self._may_contain(key))
         if tests.differs_from is not None:
             parts.append(self._negation._equals_any(key, [tests.differs_from]))
         if tests.exists is not None:
@@ -156,8 +155,7 @@ class _Translation:
         return self._join(parts, "and")
 
     def _has(self, tokens: Sequence[str]) -> str:
-        listed = ", ".join(f'"{token}"' for token in tokens)
-        test = f"array_contains_any(tokens, [{listed}])"
+        test = _any_of(tokens)
         return f"(not {test})" if self.is_negated else test
 
     def _equals_any(self, key: str, scalars: Sequence[Scalar]) -> str:
@@ -167,6 +165,12 @@ class _Translation:
         if any(kind == "null" for kind, _ in scalars):  # null also matches an absent field
             return self._join([self._negation._has([_token(key)]), self._has(wanted)], "or")
         return self._has(wanted)
+
+    def _may_contain(self, key: str) -> str:
+        """Any string may have a part. Without a string none has."""
+        if self.is_sure != self.is_negated:
+            return ALWAYS if self.is_negated else NEVER
+        return self._has([_token(key, "string")])
 
     def _within(self, key: str, bounds: Sequence[tuple[str, Scalar]]) -> str:
         slot = _token(key, bounds[0][1][0])
@@ -190,6 +194,11 @@ class _Translation:
             )
         _, comparison, opposite = RANGES[name]
         return f'bounds["{end}"]["{slot}"] {opposite if self.is_negated else comparison} "{_sortable(value)}"'
+
+
+def _any_of(tokens: Sequence[str]) -> str:
+    listed = ", ".join(f'"{token}"' for token in tokens)
+    return f"array_contains_any(tokens, [{listed}])"
 
 
 def _token(key: str, kind: str = "", value: SqlValue | None = None) -> str:

@@ -1,82 +1,94 @@
 """Documents on a Milvus server, with the guarantees of the embedded collection.
 
 No state that these need is kept between calls: any number of service processes may share one Milvus.
-N documents, D dims, B queries
+P passages, D dims
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import groupby
 
 import numpy as np
 
 from service.documents.document import Document, Page, StoredDocument, Vectors
-from service.documents.filters import Facet
+from service.documents.filters import Facet, to_condition
 from service.documents.interface import (
     DEFAULTS,
     DocumentIndex,
     Filter,
-    Match,
     Matches,
     MetadataChange,
     PageRequest,
     Query,
     ResultOptions,
 )
-from service.documents.milvus.connection import MilvusConnection, ScoredRows
-from service.documents.milvus.filters import embedded_only, selected, to_expression
+from service.documents.milvus.fields import FieldsInMemory
+from service.documents.milvus.filters import both, embedded_only, to_expression
 from service.documents.milvus.rows import (
     FIELDS,
-    MilvusRow,
+    PLACE,
     chars_of,
-    ids_expression,
-    is_storable_id,
+    head_of,
+    heads_among,
+    listed,
     parts_of,
     to_document,
-    to_row,
+    to_rows,
     to_vector,
 )
+from service.documents.milvus.search import (
+    DOCUMENTS_A_CALL,
+    IDS_A_CALL,
+    MAX_READ,
+    MAX_ROWS,
+    METADATA_A_CALL,
+    MilvusSearch,
+    current,
+    rows_of_documents,
+    vectors_of,
+)
+from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields
-from service.documents.search import CHARS_A_NUMBER, check_chars, is_filter_alone, page_of
+from service.documents.store.store import Deadline
 from service.errors import InvalidInput
 
-MAX_ROWS = 16_384  # Milvus' maximum for one answer
-# Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, whole documents, written rows.
-IDS_A_CALL, DOCUMENTS_A_CALL, ROWS_A_CALL = 1000, 200, 128
-MAX_DECIDED = 1000  # documents whose metadata are read to decide whether a filter matches
+ROWS_A_CALL = 128  # to stay far below Milvus' message limit of 64 MB
 LATEST = 2**63 - 1
 
 
 class MilvusIndex(DocumentIndex):
-    """Documents and their vectors in one Milvus collection. See `DocumentIndex`."""
+    """The documents and vectors of one collection, in one of Milvus. See `DocumentIndex`."""
 
     backend = "milvus"
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
     own_fields = None
 
-    def __init__(self, connection: MilvusConnection) -> None:
-        self._milvus = connection
+    def __init__(self, table: MilvusTable) -> None:
+        self._table = table
         self._last_us = 0  # revisions must grow even if the clock is set back
 
+    def open(self, *, create: bool) -> None:
+        """Look at the collection of Milvus, or make it. Raises: as `MilvusTable.open`."""
+        self._table.open(create=create)
+
     def close(self) -> None:
-        self._milvus.close()
+        self._table.connection.close()
 
     @property
     def recall(self) -> float | None:
         """1 on milvus-lite, which searches exhaustively; None on a server, whose index is not measured."""
-        return 1.0 if self._milvus.is_exact else None
+        return 1.0 if self._table.connection.is_lite else None
 
     def __len__(self) -> int:
-        return self._milvus.count()
+        return self._table.count(heads_among())
 
     def configure(self, own_fields: OwnFields | None) -> None:
         if own_fields is not None:
             raise embedded_only("collections have text and fields", "put documents with id, text and metadata")
 
     def is_chunked(self, wanted: bool | None) -> bool:
-        if wanted:
-            raise embedded_only("long documents are split into passages", "leave chunk out")
-        return False  # a row of Milvus is a whole document
+        return wanted is not False
 
     def check_room(self, documents: Sequence[Document]) -> None:
         """Do nothing: Milvus refuses a write when it is full."""
@@ -87,79 +99,97 @@ class MilvusIndex(DocumentIndex):
         Raises: InvalidInput: a document exceeds Milvus' limits; nothing was changed.
                 IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
         """
-        ids = [document.id for document in documents]
-        known = {row["id"]: row for row in self._rows_of(ids, ["id", "arrival", "revision"], is_latest=True)}
+        ids = [head_of(document.id) for document in documents]
+        stored = rows_of_documents(self._table, ids, [*PLACE, "arrival"], is_latest=True)
+        known = {head: row for head, rows in stored.items() for row in rows if row["number"] == 0}
         # A document's revision grows whatever the clock says.
-        last_seen = max((row["revision"] for row in known.values()), default=0)
+        last_seen = max((row["revision"] for rows in stored.values() for row in rows), default=0)
         revision = max(time.time_ns() // 1000, self._last_us + 1, last_seen + 1)
-        rows = [
-            to_row(
-                document,
-                np.asarray(vector_D, np.float32),
-                position=position,
-                arrival=known[document.id]["arrival"] if document.id in known else revision + position,
-                revision=revision,
-            )
-            for position, (document, vector_D) in enumerate(zip(documents, vectors_PD, strict=True))
-        ]
-        self._last_us = revision + len(rows)
-        for part in parts_of(rows, ROWS_A_CALL):
-            self._milvus.upsert(part)
+        heads, passages, start = [], [], 0
+        for position, document in enumerate(documents):
+            vectors_of_document = vectors_PD[start : start + len(document.spans)]
+            start += len(document.spans)
+            before = known.get(ids[position])
+            arrival = before["arrival"] if before else revision + position
+            head, others = to_rows(document, vectors_of_document, position=position, arrival=arrival, revision=revision)
+            heads.append(head)
+            passages += others
+        self._last_us = revision + len(documents)
+        for part in (*parts_of(passages, ROWS_A_CALL), *parts_of(heads, ROWS_A_CALL)):  # heads last: then all is there
+            self._table.upsert(part)
+        self._remove([row["row"] for rows in stored.values() for row in rows if row["number"]])
         return revision
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
         """Of two changes at once, by two services, one may be lost."""
-        row = next(self._rows_of([id_], [*FIELDS, "vector"], is_latest=True), None)
-        if row is None:
+        head = head_of(id_)
+        rows = current(
+            rows_of_documents(self._table, [head], [*FIELDS, "truncated", "vector"], is_latest=True).get(head, [])
+        )
+        if not rows:
             return None
-        before = to_document(row)
-        return self.put([Document(id_, before.text, change(dict(before.metadata)))], to_vector(row)[None])
+        before = to_document(rows[0])
+        after = Document(id_, before.text, change(dict(before.metadata)), before.passages, bool(rows[0]["truncated"]))
+        return self.put([after], np.stack([to_vector(row) for row in rows]))
 
     def delete(self, ids: Sequence[str]) -> int:
-        return self._delete([row["id"] for row in self._rows_of(ids, ["id"], is_latest=True)])
+        return self._delete([head_of(id_) for id_ in ids])
 
     def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
-        """`timeout_s` is unused: Milvus limits itself."""
-        expression, deleted = self._expression(filter_, is_latest=True), 0
-        while rows := self._milvus.rows(expression, ["id"], is_latest=True, limit=MAX_ROWS):
-            deleted += self._delete([row["id"] for row in rows])
+        expression = heads_among(self._expression(filter_, is_latest=True, deadline=Deadline.after(timeout_s)))
+        deleted = 0
+        while rows := self._table.rows(expression, ["head"], is_latest=True, limit=MAX_ROWS):
+            deleted += self._delete([row["head"] for row in rows])
         return deleted
 
     def get(self, id_: str) -> StoredDocument | None:
-        return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
+        return self._documents_of([head_of(id_)]).get(head_of(id_))
 
     def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
-        return {row["id"]: to_document(row) for row in self._rows_of(ids, FIELDS)}
+        """The latest: what is stored as it is will not be put."""
+        documents = self._documents_of([head_of(id_) for id_ in ids], is_latest=True)
+        return {document.id: document for document in documents.values()}
 
     def vector(self, id_: str) -> Vectors | None:
-        return next((to_vector(row) for row in self._rows_of([id_], ["id", "vector"])), None)
+        return vectors_of(self._table, [head_of(id_)]).get(head_of(id_))
 
     def page(self, request: PageRequest) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
-        if request.truncated:
-            raise embedded_only("truncated texts are known", "leave truncated out")
         limit = min(request.limit, MAX_ROWS // 10 - 1)
-        expression = self._expression(request.filter_) if request.filter_ else ""
-        heads, last_arrival = self._next(request.after_row, limit + 1, f"{expression} and " if expression else "")
-        total = self._milvus.count(expression) if expression else None
+        deadline = Deadline.after(request.timeout_s)
+        expression = self._expression(request.filter_, deadline=deadline) if request.filter_ else ""
+        if request.truncated:
+            expression = both(expression, "truncated == 1")
+        heads, last_arrival = self._next(request.after_row, limit + 1, heads_among(expression))
+        total = self._table.count(heads_among(expression)) if expression else None
         documents: list[StoredDocument] = []
         chars = 0
-        for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
-            together = list(group)
-            chars += sum(map(chars_of, together))
-            if documents and (len(documents) + len(together) > limit or chars > request.max_chars):
-                return Page(documents, next_row=documents[-1].row, total=total)
-            documents += together
+        for part in parts_of(heads, DOCUMENTS_A_CALL):
+            found = self._documents_of(part)
+            in_order = [found[head] for head in part if head in found]
+            for _, group in groupby(in_order, key=lambda document: document.row):
+                together = list(group)
+                chars += sum(map(chars_of, together))
+                if documents and (len(documents) + len(together) > limit or chars > request.max_chars):
+                    return Page(documents, next_row=documents[-1].row, total=total)
+                documents += together
         return Page(documents, next_row=last_arrival, total=total)
 
     def counts(
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
-        if fields:
-            raise embedded_only(
-                "facets are counted", "leave facets out, or send POST /documents/count with a filter for each value"
-            )
-        return self._milvus.count(self._expression(filter_) if filter_ else ""), {}
+        """Values are counted of the first MAX_READ documents that match."""
+        deadline = Deadline.after(timeout_s)
+        expression = heads_among(self._expression(filter_, deadline=deadline) if filter_ else "")
+        count = self._table.count(expression)
+        if not fields:
+            return count, {}
+        heads = [row["row"] for row in self._table.rows(expression, ["row"], limit=MAX_READ)]
+        with closing(FieldsInMemory(deadline)) as reader:
+            self._load(reader, heads)
+            is_counted = count <= MAX_READ
+            facets = {field: reader.facet(field, most_values=most_values) for field in fields}
+        return count, {field: Facet(facet.counts, facet.is_cut, is_counted) for field, facet in facets.items()}
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
@@ -168,77 +198,31 @@ class MilvusIndex(DocumentIndex):
 
         Raises: InvalidInput: `top_k` is more than Milvus gives.
         """
-        _check_known(queries, options)
-        if options.words:
-            raise embedded_only("highlights are of keywords, which are kept", "leave highlights out of include")
-        vectors_BD = _vectors_of(queries)
-        if top_k > MAX_ROWS:
-            raise InvalidInput(
-                f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
-            )
-        expression = self._expression(filter_) if filter_ else ""  # {} selects everything
-        spare = any(query.without is not None for query in queries)
-        asked = min(top_k + spare + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
-        # Read texts in the same call if the answer stays small.
-        wanted = [name for name in (*FIELDS, "vector") if getattr(options, name, True)]
-        fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
-        hits_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
-        best_B = [
-            page_of(self._best(hits, query, top_k + spare, expression)[:top_k], options)
-            for hits, query in zip(hits_B, queries, strict=True)
-        ]
-        if (least := options.min_score) is not None:
-            best_B = [[hit for hit in best if hit[0] >= least] for best in best_B]
-        read = self._read({row["id"]: row for best in best_B for _, row in best}, wanted, options)
-        return [
-            Matches(
-                Match(score, read[id_][0], vector_D=read[id_][1]) for score, row in best if (id_ := row["id"]) in read
-            )
-            for best in best_B
-        ]
+        expression = ""
+        if filter_:  # {} selects everything
+            expression = self._expression(filter_, deadline=Deadline.after(options.timeout_s))
+        return MilvusSearch(self._table, expression, top_k=top_k, options=options).run(queries)
 
-    def _read(
-        self, rows: Mapping[str, MilvusRow], fields: Sequence[str], options: ResultOptions
-    ) -> dict[str, tuple[StoredDocument, Vectors | None]]:
-        """Return the documents of hits, by id, with their vectors if wanted; read what the search has not read."""
-        heads = [id_ for id_, row in rows.items() if "arrival" not in row]
-        documents: dict[str, tuple[StoredDocument, Vectors | None]] = {}
-        chars = 0
-        for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, fields)):
-            document, vector_D = to_document(row), to_vector(row) if options.vector else None
-            chars += chars_of(document) + (0 if vector_D is None else CHARS_A_NUMBER * len(vector_D))
-            check_chars(chars, options)
-            documents[document.id] = document, vector_D
+    def _delete(self, heads: Sequence[str]) -> int:
+        """Remove documents with all their rows, heads first: without them the others count for nothing."""
+        stored = rows_of_documents(self._table, heads, PLACE, is_latest=True)
+        rows = sorted((row for rows in stored.values() for row in rows), key=lambda row: row["number"])
+        self._remove([row["row"] for row in rows])
+        return sum(row["number"] == 0 for row in rows)
+
+    def _remove(self, rows: Sequence[str]) -> None:
+        for part in parts_of(rows, IDS_A_CALL):
+            self._table.delete(listed("row", part))
+
+    def _documents_of(self, heads: Sequence[str], *, is_latest: bool = False) -> dict[str, StoredDocument]:
+        """Return the documents with these heads that exist."""
+        documents: dict[str, StoredDocument] = {}
+        for part in parts_of(list(dict.fromkeys(heads)), DOCUMENTS_A_CALL):
+            for row in self._table.rows(listed("row", part), FIELDS, is_latest=is_latest, limit=len(part)):
+                documents[row["row"]] = to_document(row)
         return documents
 
-    def _best(self, hits: ScoredRows, query: Query, top_k: int, expression: str) -> ScoredRows:
-        """Return the first `top_k` by score and id, but for the query's own. Ask again while the last one may tie."""
-        asked = top_k + 1
-        while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
-            asked = min(2 * asked, MAX_ROWS)
-            (hits,) = self._milvus.search(_vectors_of([query]), fields=["id"], limit=asked, expression=expression)
-        best = sorted(hits, key=lambda hit: (-hit[0], hit[1]["id"]))[:top_k]
-        others = [(score, row) for score, row in best if row["id"] != query.without]
-        return [(min(max(score, -1.0), 1.0), row) for score, row in others]  # rounding may leave a cosine just above 1
-
-    def _delete(self, ids: Sequence[str]) -> int:
-        for part in parts_of(ids, IDS_A_CALL):
-            self._milvus.delete(ids_expression(part))
-        return len(ids)
-
-    def _rows_of(self, ids: Sequence[str], fields: Sequence[str], *, is_latest: bool = False) -> Iterator[MilvusRow]:
-        """Yield the rows of the ids that exist, each once, unordered."""
-        storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
-        for part in parts_of(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
-            yield from self._milvus.rows(ids_expression(part), fields, is_latest=is_latest, limit=len(part))
-
-    def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
-        """Yield documents in the order of the given ids, read lazily."""
-        for part in parts_of(ids, DOCUMENTS_A_CALL):
-            found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
-            yield from (found[id_] for id_ in part if id_ in found)
-
-    def _expression(self, filter_: Filter, *, is_latest: bool = False) -> str:
+    def _expression(self, filter_: Filter, *, deadline: Deadline, is_latest: bool = False) -> str:
         """Return the expression for the documents that match a filter now.
 
         Raises: InvalidInput: the filter is malformed, or the metadata of too many documents would have to be read.
@@ -247,61 +231,49 @@ class MilvusIndex(DocumentIndex):
         if not rows.unsure:
             return rows.sure
         unsure = [
-            row["id"] for row in self._milvus.rows(rows.unsure, ["id"], is_latest=is_latest, limit=MAX_DECIDED + 1)
+            row["row"]
+            for row in self._table.rows(heads_among(rows.unsure), ["row"], is_latest=is_latest, limit=MAX_READ + 1)
         ]
-        if len(unsure) > MAX_DECIDED:
+        if len(unsure) > MAX_READ:
             raise InvalidInput(
-                f"the filter's range with two bounds lies within the lists of more than {MAX_DECIDED} documents, the "
-                "most whose metadata are read where Milvus keeps them (CROSSLET_INDEX): narrow it by other fields, or "
-                "send 'in' with the values"
+                f"the filter has 'contains', or a range with two bounds within lists, and more than {MAX_READ} "
+                "documents may match, the most whose metadata are read where Milvus keeps them (CROSSLET_INDEX): "
+                "narrow it by other fields, or send 'in' with the values"
             )
-        matching: list[str] = []
-        for part in parts_of(unsure, DOCUMENTS_A_CALL):
-            metadata = {
-                row["id"]: row["metadata"] for row in self._rows_of(part, ["id", "metadata"], is_latest=is_latest)
-            }
-            matching += selected(filter_, metadata)
-        return f"({rows.sure} or {ids_expression(matching)})" if matching else rows.sure
+        with closing(FieldsInMemory(deadline)) as reader:
+            heads = self._load(reader, unsure, is_latest=is_latest)
+            matching = [heads[row] for row in reader.matching(to_condition(filter_)).tolist()]
+        return f"({rows.sure} or {listed('head', matching)})" if matching else rows.sure
+
+    def _load(self, reader: FieldsInMemory, heads: Sequence[str], *, is_latest: bool = False) -> list[str]:
+        """Add the fields of documents to the reader. Return the heads by row. Raises: InvalidInput: the time is up."""
+        loaded: list[str] = []
+        for part in parts_of(heads, METADATA_A_CALL):
+            if reader.deadline.is_over:
+                raise reader.deadline.exceeded("reading the metadata takes", "send a narrower filter")
+            fields = ["row", "id", "metadata"]
+            for row in self._table.rows(listed("row", part), fields, is_latest=is_latest, limit=len(part)):
+                reader.add(len(loaded), row["id"], row["metadata"])
+                loaded.append(row["row"])
+        return loaded
 
     def _next(self, after: int, wanted: int, selected: str) -> tuple[list[str], int | None]:
-        """Return the ids of the next documents, at least `wanted` if there are as many, and the last one's arrival.
+        """Return the heads of the next documents, at least `wanted` if there are as many, and the last one's arrival.
 
-        An arrival of None means that no documents follow. selected: an expression to begin with, may be empty.
+        An arrival of None means that no documents follow. selected: an expression to begin with.
 
         Milvus does not sort rows: the interval of arrivals is narrowed until it holds few enough rows to sort here.
         """
         most, low, high = 10 * wanted, after, LATEST
         while True:
-            window = f"{selected}arrival > {after} and arrival <= "
-            rows = self._milvus.rows(f"{window}{high}", ["id", "arrival"], limit=most)
+            window = f"{selected} and arrival > {after} and arrival <= "
+            rows = self._table.rows(f"{window}{high}", ["row", "id", "arrival"], limit=most)
             rows.sort(key=lambda row: (row["arrival"], row["id"]))
             if len(rows) < most or high - low <= 1:
-                return [row["id"] for row in rows], None if high == LATEST else high
+                return [row["row"] for row in rows], None if high == LATEST else high
             high = rows[wanted - 1]["arrival"]  # at least `wanted` rows arrived by then
             middle = (low + high) // 2
-            if self._milvus.count(f"{window}{middle}") >= wanted:
+            if self._table.count(f"{window}{middle}") >= wanted:
                 high = middle
             else:
                 low = middle
-
-
-def _vectors_of(queries: Sequence[Query]) -> Vectors:
-    """Return the queries' vectors, (B, D) float32. Raises: InvalidInput: a query has words."""
-    vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
-    if any(query.typing for query in queries):
-        raise embedded_only("typing is for keywords, which are kept", "leave typing out")
-    if len(vectors) < len(queries):
-        raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
-    return np.asarray(vectors, np.float32)
-
-
-def _check_known(queries: Sequence[Query], options: ResultOptions) -> None:
-    """Raises: InvalidInput: something is wanted that Milvus lacks."""
-    if options.group_by is not None:
-        raise embedded_only("results are grouped", "leave group_by out")
-    if options.sort:
-        raise embedded_only("results are sorted", "leave sort out")
-    if any(query.prefer is not None for query in queries):
-        raise embedded_only("documents are preferred", "leave prefer out")
-    if any(map(is_filter_alone, queries)):
-        raise embedded_only("a search has a filter alone", "send a query, or list documents by GET /documents?filter=")

@@ -1,5 +1,11 @@
-"""Converts documents to Milvus rows and back, within Milvus' limits."""
+"""Converts documents to Milvus rows and back, within Milvus' limits. A row is a passage of a document.
 
+A document's first row, its head, has number 0, text and metadata; it is written last, so that it makes a put visible.
+The others count while they have its revision. Rows are found by digests: no expression quotes a user's text.
+"""
+
+import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -13,45 +19,64 @@ from service.errors import InvalidInput
 
 MilvusRow = dict[str, Any]  # pymilvus' type of a row
 
-FIELDS = ["id", "text", "metadata", "arrival", "revision"]  # the fields of a document
+PLACE = ["row", "head", "number", "revision"]  # the fields that say what a row is of
+FIELDS = [*PLACE, "id", "text", "metadata", "passages", "arrival"]  # the fields of a document, in its head
 MAX_ID_BYTES = 4 * 512  # an id has at most 512 characters
 MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
 MAX_JSON_BYTES = 65_536
 MAX_TOKENS = 4_096  # Milvus' largest ARRAY
-TOKEN_CHARS = 33
+DIGEST_CHARS = 33
 
 T = TypeVar("T")
 
 
-def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> MilvusRow:
-    """Return the Milvus row of a document. position: in the request, for error messages.
+def to_rows(
+    document: Document, vectors_PD: Vectors, *, position: int, arrival: int, revision: int
+) -> tuple[MilvusRow, list[MilvusRow]]:
+    """Return a document's head and the rows of its other passages. position: in the request, for error messages.
 
     Raises: InvalidInput: it exceeds Milvus' limits.
     """
     derived = searchable(document.metadata)
     place = f"documents[{position}]"
-    if not is_storable_id(document.id):
-        raise InvalidInput(f"{place}.id has a control character, or takes more than {MAX_ID_BYTES} bytes")
+    _check(len(document.id.encode()), MAX_ID_BYTES, f"{place}.id takes", "bytes")
     _check(len(document.text.encode()), MAX_TEXT_BYTES, f"{place}.text takes", "bytes")
     _check(len(orjson.dumps(document.metadata)), MAX_JSON_BYTES, f"{place}.metadata takes", "bytes")
     _check(len(derived.tokens), MAX_TOKENS, f"{place}.metadata has", "keys and values to filter on")
     _check(len(orjson.dumps(derived.bounds)), MAX_JSON_BYTES, f"{place}.metadata has too many keys: they take", "bytes")
-    return {
-        "id": document.id,
-        "text": document.text,
-        "metadata": document.metadata,
-        "tokens": derived.tokens,
-        "bounds": derived.bounds,
-        "arrival": arrival,
-        "revision": revision,
-        "vector": vector_D,
-    }
+    head = head_of(document.id)
+    rows = [
+        {
+            "row": head if number == 0 else _digest(head, str(number), str(revision)),
+            "head": head,
+            "number": number,
+            "id": document.id,
+            "text": "",
+            "metadata": {},
+            "passages": {},
+            "truncated": int(document.is_truncated is True),
+            "tokens": derived.tokens,
+            "bounds": derived.bounds,
+            "arrival": arrival,
+            "revision": revision,
+            "vector": np.asarray(vector_D, np.float32),
+        }
+        for number, vector_D in enumerate(vectors_PD)
+    ]
+    spans = {"spans": [list(span) for span in document.passages]} if document.passages else {}
+    return rows[0] | {"text": document.text, "metadata": document.metadata, "passages": spans}, rows[1:]
 
 
-def to_document(row: MilvusRow) -> StoredDocument:
-    """Return the document of a row that was read with `FIELDS`. Text and metadata that were not read are empty."""
-    text, metadata = row.get("text", ""), row.get("metadata", {})
-    return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])
+def to_document(head: MilvusRow) -> StoredDocument:
+    """Return the document of a head that was read with `FIELDS`. Text and metadata that were not read are empty."""
+    return StoredDocument(
+        id=head["id"],
+        text=head.get("text", ""),
+        metadata=head.get("metadata", {}),
+        passages=tuple((start, stop) for start, stop in head.get("passages", {}).get("spans", ())),
+        row=head.get("arrival", 0),
+        revision=head["revision"],
+    )
 
 
 def to_vector(row: MilvusRow) -> Vectors:
@@ -59,14 +84,14 @@ def to_vector(row: MilvusRow) -> Vectors:
     return np.asarray(row["vector"], np.float32)
 
 
-def is_storable_id(id_: str) -> bool:
-    """Return whether Milvus can store this id. Control characters cannot be quoted in an expression."""
-    return len(id_.encode()) <= MAX_ID_BYTES and not any(char < " " or char == "\x7f" for char in id_)
+def head_of(id_: str) -> str:
+    """Return the key of the head of the document with an id."""
+    return _digest(id_)
 
 
-def chars_of(document: StoredDocument) -> int:
-    """Characters of its text, and of its metadata as JSON."""
-    return len(document.text) + len(orjson.dumps(document.metadata))
+def chars_of(document: StoredDocument, *, text: bool = True, metadata: bool = True) -> int:
+    """Characters of its text, and of its metadata as JSON, as far as they are wanted."""
+    return len(document.text) * text + (len(orjson.dumps(document.metadata)) if metadata else 0)
 
 
 def parts_of(values: Sequence[T], size: int) -> Iterator[list[T]]:
@@ -76,10 +101,22 @@ def parts_of(values: Sequence[T], size: int) -> Iterator[list[T]]:
         yield part
 
 
-def ids_expression(ids: list[str]) -> str:
-    """Return the expression for documents with these storable ids."""
-    quoted = ", ".join('"' + id_.replace("\\", "\\\\").replace('"', '\\"') + '"' for id_ in ids)
-    return f"id in [{quoted}]"
+def listed(field: str, digests: Sequence[str]) -> str:
+    """Return the expression for rows whose field has one of these digests."""
+    quoted = ", ".join(f'"{digest}"' for digest in digests)
+    return f"{field} in [{quoted}]"
+
+
+def heads_among(expression: str = "") -> str:
+    """Return the expression for the heads among the rows that match one, or all."""
+    return f"number == 0 and {expression}" if expression else "number == 0"
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in map(str.encode, parts):
+        digest.update(struct.pack(">Q", len(part)) + part)
+    return f"k{digest.hexdigest()}"
 
 
 def _check(size: int, limit: int, what: str, unit: str) -> None:

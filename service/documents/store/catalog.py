@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
-from service.documents.names import check_name
+from service.documents.names import check_count, check_name
 from service.documents.own_fields import OwnFields
 from service.documents.store.connections import StoreConnections, commit
 from service.documents.store.schema import DEFAULT, configured, settings_of
-from service.errors import StartError, StorageFull
+from service.errors import StartError
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
 
@@ -45,12 +45,7 @@ class Catalog:
         Raises: InvalidInput: the name is malformed.  StorageFull: there are `most` collections, or more.
         """
         check_name(name)
-        count = len(self.listed())
-        if count >= most:
-            raise StorageFull(
-                f"collection {name} cannot be made: there are {count} collections; the limit is {most} "
-                "(CROSSLET_MAX_COLLECTIONS): drop one first"
-            )
+        check_count(name, len(self.listed()), most=most)
 
     def create(self, name: str, *, most: int, chunks: bool = True, own_fields: OwnFields | None = None) -> int:
         """Make an empty collection, durably. Return its number.

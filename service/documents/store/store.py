@@ -31,12 +31,12 @@ from service.documents.store.transaction import Transaction, rows_of
 from service.errors import Damaged, InvalidInput, NotFound, StoreError
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
-VECTORS = "SELECT passage, vector, vector_checksum FROM passages"
 LAST = int(np.iinfo(np.int64).max)  # the order key of a document without a value
 MOST_LISTED = 2000  # of so many documents, fields are looked up one by one; of more, all of a field are read
 NARROWER = "send a narrower filter"
 IS_VALUE = "kind NOT IN ('null', 'other')"
 LISTED = "IN (SELECT value FROM json_each(?))"  # SQLite limits how many question marks a query has
+VECTORS = "SELECT passage, vector, vector_checksum FROM passages"
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,111 @@ class Deadline:
 
 
 NO_DEADLINE = Deadline()
+
+
+class FieldReader:
+    """Reads the fields of one collection over a connection.
+
+    Raises, where it takes longer than the deadline: InvalidInput.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, number: int, deadline: Deadline = NO_DEADLINE) -> None:
+        """number: of the collection."""
+        self._connection = connection
+        self.number = number
+        self.deadline = deadline
+
+    def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return ids by row number, without reading texts; unknown rows are left out."""
+        query = f"SELECT row, id FROM documents WHERE row {LISTED}"  # noqa: S608 - a constant
+        return dict(self._all(query, _listed(rows)))
+
+    def matching(self, condition: Condition) -> Rows:
+        """Return the rows that match a filter, in ascending order."""
+        # `+`: rows come from the filter's own look-ups, not from all of the collection's.
+        which = f"+collection = ? AND {condition.sql}"
+        query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
+        with self._in_time("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
+            return self._numbers(query, self.number, self.number, *condition.values)
+
+    def by_id(self, condition: Condition | None) -> Rows:
+        """Return the rows that match a filter, or all, in the order of their ids."""
+        sql, values = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
+        query = f"{FILTERABLE} SELECT row FROM documents WHERE collection = ? {sql} ORDER BY id"  # noqa: S608 - built from constants
+        with self._in_time("the filter takes", NARROWER):
+            return self._numbers(query, self.number, self.number, *values)
+
+    def order_keys(self, field: str, rows_N: Rows, *, descending: bool = False) -> Rows:
+        """Return numbers that order documents by a field, as `arrangement` says; equal values have equal ones."""
+        few = len(rows_N) <= MOST_LISTED
+        which, value = (f"row {LISTED}", _listed(rows_N.tolist())) if few else ("collection = ?", self.number)
+        query = (
+            f"SELECT row, dense_rank() OVER (ORDER BY kind, value) FROM fields WHERE {which} AND key = ? AND {IS_VALUE}"  # noqa: S608
+        )
+        with self._in_time("sorting and grouping take", NARROWER):
+            ranks = self._numbers(query, value, comparable(field)).reshape(-1, 2)
+        if not len(ranks):
+            return np.full(len(rows_N), LAST)
+        row_V, key_V = ranks.T * np.array([[1], [-1 if descending else 1]])
+        order = np.lexsort((key_V, row_V))
+        row_M, first_M = np.unique(row_V[order], return_index=True)
+        at_N = np.minimum(np.searchsorted(row_M, rows_N), len(row_M) - 1)
+        return np.where(row_M[at_N] == rows_N, key_V[order][first_M][at_N], LAST)
+
+    def first_values(self, field: str, rows: Sequence[int]) -> dict[int, Scalar]:
+        """Return each document's first value of a field, in the order of `order_keys`; without one it is left out."""
+        query = f"SELECT row, kind, value FROM fields WHERE row {LISTED} AND key = ? AND {IS_VALUE}"  # noqa: S608
+        with self._in_time("grouping takes", NARROWER):
+            stored = self._all(f"{query} ORDER BY kind DESC, value DESC", _listed(rows), comparable(field))
+        return {row: (kind, value) for row, kind, value in stored}
+
+    def count_by_first_value(
+        self, field: str, values: Collection[Scalar], condition: Condition | None
+    ) -> dict[Scalar, int]:
+        """Count the documents with each first value that match a filter, or all."""
+        if not values:
+            return {}
+        sql, tested = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
+        listed = ", ".join(["(?, ?)"] * len(values))
+        # `wanted` first: its values are looked up, the others not read.
+        query = f"""
+        {FILTERABLE}, wanted (kind, value) AS (VALUES {listed})
+        SELECT held.kind, held.value, count(*) FROM wanted CROSS JOIN fields AS held
+        ON held.collection = ? AND key = ? AND held.kind = wanted.kind AND held.value = wanted.value
+        WHERE NOT EXISTS (
+            SELECT 1 FROM fields AS other WHERE other.row = held.row AND other.key = held.key AND other.{IS_VALUE}
+            AND (other.kind, other.value) < (held.kind, held.value)
+        ) {sql} GROUP BY 1, 2
+        """  # noqa: S608 - built from constants
+        bound = (self.number, *chain.from_iterable(values), self.number, comparable(field), *tested)
+        with self._in_time("counting groups takes", NARROWER):
+            return {(kind, value): count for kind, value, count in self._all(query, *bound)}
+
+    def facet(self, field: str, *, most_values: int, condition: Condition | None = None) -> Facet:
+        """Count the documents that match a filter by a field's values."""
+        with self._in_time("the facets and their filter take", "send fewer facets, or a narrower filter"):
+            return count_values(
+                self._connection, field, collection=self.number, most_values=most_values, condition=condition
+            )
+
+    @contextmanager
+    def _in_time(self, what: str, way_out: str) -> Iterator[None]:
+        """Give up what the connection reads when the deadline is over. Raises: InvalidInput."""
+        self._connection.set_progress_handler(lambda: self.deadline.is_over, STEPS_A_LOOK)
+        try:
+            yield
+        except sqlite3.OperationalError as exc:
+            if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise self.deadline.exceeded(what, way_out) from exc
+        finally:
+            self._connection.set_progress_handler(None, 0)
+
+    def _all(self, query: str, *values: object) -> list[Any]:
+        return self._connection.execute(query, values).fetchall()
+
+    def _numbers(self, query: str, *values: object) -> Rows:
+        return np.fromiter(chain.from_iterable(self._connection.execute(query, values)), np.int64)
 
 
 class DocumentStore(StoreConnections):
@@ -167,7 +272,7 @@ class DocumentStore(StoreConnections):
                     connection.execute("ROLLBACK")
 
 
-class Snapshot:
+class Snapshot(FieldReader):
     """One state of one collection, read over one connection.
 
     Raises, where it reads documents or vectors: Damaged: a checksum differs.
@@ -179,11 +284,9 @@ class Snapshot:
 
     def __init__(self, store: DocumentStore, connection: sqlite3.Connection, revision: int, deadline: Deadline) -> None:
         """revision: of the collection's last change."""
-        self.number = store.number
+        super().__init__(connection, store.number, deadline)
         self.revision = revision
-        self.deadline = deadline
         self._store = store
-        self._connection = connection
 
     def count(self) -> int:
         """Return the number of documents."""
@@ -216,11 +319,6 @@ class Snapshot:
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """Return the rows of the ids that exist."""
         return rows_of(self._connection, self.number, ids)
-
-    def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
-        """Return ids by row number, without reading texts; unknown rows are left out."""
-        query = f"SELECT row, id FROM documents WHERE row {LISTED}"  # noqa: S608 - a constant
-        return dict(self._all(query, _listed(rows)))
 
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id, with the places of its passages."""
@@ -272,74 +370,6 @@ class Snapshot:
                 return Page(documents, next_row=documents[-1].row)
             documents.append(_to_document(stored))
         return Page(documents, next_row=None)
-
-    def matching(self, condition: Condition) -> Rows:
-        """Return the rows that match a filter, in ascending order."""
-        # `+`: rows come from the filter's own look-ups, not from all of the collection's.
-        which = f"+collection = ? AND {condition.sql}"
-        query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
-        with self._in_time("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
-            return self._numbers(query, self.number, self.number, *condition.values)
-
-    def by_id(self, condition: Condition | None) -> Rows:
-        """Return the rows that match a filter, or all, in the order of their ids."""
-        sql, values = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
-        query = f"{FILTERABLE} SELECT row FROM documents WHERE collection = ? {sql} ORDER BY id"  # noqa: S608 - built from constants
-        with self._in_time("the filter takes", NARROWER):
-            return self._numbers(query, self.number, self.number, *values)
-
-    def order_keys(self, field: str, rows_N: Rows, *, descending: bool = False) -> Rows:
-        """Return numbers that order documents by a field, as `arrangement` says; equal values have equal ones."""
-        few = len(rows_N) <= MOST_LISTED
-        which, value = (f"row {LISTED}", _listed(rows_N.tolist())) if few else ("collection = ?", self.number)
-        query = (
-            f"SELECT row, dense_rank() OVER (ORDER BY kind, value) FROM fields WHERE {which} AND key = ? AND {IS_VALUE}"  # noqa: S608
-        )
-        with self._in_time("sorting and grouping take", NARROWER):
-            ranks = self._numbers(query, value, comparable(field)).reshape(-1, 2)
-        if not len(ranks):
-            return np.full(len(rows_N), LAST)
-        row_V, key_V = ranks.T * np.array([[1], [-1 if descending else 1]])
-        order = np.lexsort((key_V, row_V))
-        row_M, first_M = np.unique(row_V[order], return_index=True)
-        at_N = np.minimum(np.searchsorted(row_M, rows_N), len(row_M) - 1)
-        return np.where(row_M[at_N] == rows_N, key_V[order][first_M][at_N], LAST)
-
-    def first_values(self, field: str, rows: Sequence[int]) -> dict[int, Scalar]:
-        """Return each document's first value of a field, in the order of `order_keys`; without one it is left out."""
-        query = f"SELECT row, kind, value FROM fields WHERE row {LISTED} AND key = ? AND {IS_VALUE}"  # noqa: S608
-        with self._in_time("grouping takes", NARROWER):
-            stored = self._all(f"{query} ORDER BY kind DESC, value DESC", _listed(rows), comparable(field))
-        return {row: (kind, value) for row, kind, value in stored}
-
-    def count_by_first_value(
-        self, field: str, values: Collection[Scalar], condition: Condition | None
-    ) -> dict[Scalar, int]:
-        """Count the documents with each first value that match a filter, or all."""
-        if not values:
-            return {}
-        sql, tested = ("", ()) if condition is None else (f"AND {condition.sql}", condition.values)
-        listed = ", ".join(["(?, ?)"] * len(values))
-        # `wanted` first: its values are looked up, the others not read.
-        query = f"""
-        {FILTERABLE}, wanted (kind, value) AS (VALUES {listed})
-        SELECT held.kind, held.value, count(*) FROM wanted CROSS JOIN fields AS held
-        ON held.collection = ? AND key = ? AND held.kind = wanted.kind AND held.value = wanted.value
-        WHERE NOT EXISTS (
-            SELECT 1 FROM fields AS other WHERE other.row = held.row AND other.key = held.key AND other.{IS_VALUE}
-            AND (other.kind, other.value) < (held.kind, held.value)
-        ) {sql} GROUP BY 1, 2
-        """  # noqa: S608 - built from constants
-        bound = (self.number, *chain.from_iterable(values), self.number, comparable(field), *tested)
-        with self._in_time("counting groups takes", NARROWER):
-            return {(kind, value): count for kind, value, count in self._all(query, *bound)}
-
-    def facet(self, field: str, *, most_values: int, condition: Condition | None = None) -> Facet:
-        """Count the documents that match a filter by a field's values."""
-        with self._in_time("the facets and their filter take", "send fewer facets, or a narrower filter"):
-            return count_values(
-                self._connection, field, collection=self.number, most_values=most_values, condition=condition
-            )
 
     def with_keywords(self, query: str, condition: Condition | None = None, *, typing: bool = False) -> KeywordHits:
         """Return the documents that have a term of a query and match the filter, as `KeywordIndex.search` says."""
@@ -403,28 +433,9 @@ class Snapshot:
         _, vectors_PD = self._stacked([passage[:3] for passage in stored])
         return np.fromiter((row for *_, row in stored), np.int64, len(stored)), vectors_PD
 
-    @contextmanager
-    def _in_time(self, what: str, way_out: str) -> Iterator[None]:
-        """Give up what the connection reads when the deadline is over. Raises: InvalidInput."""
-        self._connection.set_progress_handler(lambda: self.deadline.is_over, STEPS_A_LOOK)
-        try:
-            yield
-        except sqlite3.OperationalError as exc:
-            if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
-                raise
-            raise self.deadline.exceeded(what, way_out) from exc
-        finally:
-            self._connection.set_progress_handler(None, 0)
-
     def _setting(self, column: str) -> Any:
         """Return what the table of collections says of this one."""
         return self._all(f"SELECT {column} FROM collections WHERE collection = ?", self.number)[0][0]  # noqa: S608
-
-    def _all(self, query: str, *values: object) -> list[Any]:
-        return self._connection.execute(query, values).fetchall()
-
-    def _numbers(self, query: str, *values: object) -> Rows:
-        return np.fromiter(chain.from_iterable(self._connection.execute(query, values)), np.int64)
 
     def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
         for number, vector, expected in stored:
@@ -433,11 +444,6 @@ class Snapshot:
                 raise damaged_document(self._all(query, number)[0][0], "vector")
         vectors_PD = np.frombuffer(b"".join(vector for _, vector, _ in stored), "<f4").reshape(-1, self._store.dim)
         return [number for number, _, _ in stored], vectors_PD
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """Return the value for LISTED."""
-    return json.dumps(list(numbers))
 
 
 def _last_change(connection: sqlite3.Connection, number: int) -> int:
@@ -460,3 +466,8 @@ def _to_document(stored: tuple[int, str, str, str, int, int | None]) -> StoredDo
     if expected is not None and checksum(id_, text, metadata) != expected:
         raise damaged_document(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return the value for LISTED."""
+    return json.dumps(list(numbers))

@@ -15,7 +15,7 @@ from service.documents.collections import Collection
 from service.documents.document import Document
 from service.documents.filters import MAX_DEPTH, MAX_TERMS, MOST_MARKS, comparable
 from service.errors import InvalidInput
-from tests.contract.filter_oracle import EMBEDDED_FILTERS, METADATA, matches
+from tests.contract.filter_oracle import FILTERS, METADATA, matches
 from tests.service.documents.oracle import search_one
 from tests.service.documents.stores import EAST, STORE, Open, count, faults, ids, open_collection, put
 
@@ -23,7 +23,7 @@ DECOMPOSED = "e\u0301"
 
 
 @settings(max_examples=120)
-@given(metadata=st.lists(METADATA, min_size=1, max_size=12), filter_=EMBEDDED_FILTERS)
+@given(metadata=st.lists(METADATA, min_size=1, max_size=12), filter_=FILTERS)
 def test_a_filter_selects_what_plain_python_does(
     tmp_path_factory: pytest.TempPathFactory, metadata: list[dict[str, Any]], filter_: dict[str, Any]
 ) -> None:

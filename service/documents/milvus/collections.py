@@ -1,0 +1,132 @@
+"""Named collections, each one of Milvus. Any service may make and drop them: their list is asked for, not kept."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from service.documents.collections import Collections
+from service.documents.document import Document, StoredDocument, Vectors
+from service.documents.interface import DocumentIndex
+from service.documents.milvus.connection import MilvusConnection
+from service.documents.milvus.index import MilvusIndex
+from service.documents.milvus.table import MilvusTable
+from service.documents.names import DEFAULT_NAME, check_count, check_name
+from service.documents.own_fields import OwnFields
+from service.errors import IndexUnavailable, NotFound, ServiceError, StartError
+
+ESCAPED = re.compile(r"_([0-9a-f]{2})")
+
+
+class MilvusCollections(Collections):
+    """The collections of one model. Those over `max_collections` stay."""
+
+    def __init__(self, connection: MilvusConnection, *, fingerprint: str, dim: int, max_collections: int) -> None:
+        self._connection = connection
+        self._fingerprint = fingerprint
+        self._dim = dim
+        self._max_collections = max_collections
+        self._indexes: dict[str, MilvusIndex] = {}  # those that were asked for, there or not
+
+    def opened(self, name: str, *, create: bool) -> MilvusIndex:
+        """Open a collection at the start of a service or command.
+
+        Raises: StartError: Milvus cannot be used, or has no such collection.  StoreError: it is of another model.
+                StorageFull: there are too many.
+        """
+        index = self.of(name)
+        try:
+            if create and name != DEFAULT_NAME and self._find(name) is None:
+                self._check_new(name)
+            index.open(create=create)
+        except NotFound as exc:
+            where = f"Milvus at {self._connection.shown} has no collection {self._name(name)}"
+            raise StartError(f"{where} of the model (CROSSLET_MODEL)") from exc
+        except IndexUnavailable as exc:
+            raise StartError(f"Milvus at {self._connection.shown} cannot be used: {exc}") from exc
+        return index
+
+    def close(self) -> None:
+        """Close the connection, which all have."""
+        self._connection.close()
+
+    def named(self) -> dict[str, DocumentIndex]:
+        """Return every collection, the default one first, then by name."""
+        prefix = self._name("")
+        names = [
+            ESCAPED.sub(lambda code: chr(int(code[1], 16)), name.removeprefix(prefix))
+            for name in self._connection.names()
+            if name.startswith(prefix)
+        ]
+        return {name: self.of(name) for name in (DEFAULT_NAME, *sorted(names))}
+
+    def of(self, name: str) -> MilvusIndex:
+        """Return one collection, there or not: Milvus is not asked, since this may run on the event loop.
+
+        Its methods raise NotFound if it is not there. Raises: InvalidInput: the name is malformed.
+        """
+        if name not in self._indexes:
+            check_name(name)
+            self._indexes = self._indexes | {name: MilvusIndex(self._table(name))}
+        return self._indexes[name]
+
+    def own_fields(self, name: str) -> None:
+        """None: no collection has any, so Milvus is not asked."""
+
+    def put(
+        self,
+        name: str,
+        documents: Sequence[Document],
+        vectors_PD: Vectors,
+        *,
+        own_fields: OwnFields | None = None,
+        replaced: StoredDocument | None = None,
+    ) -> int:
+        """Put documents into a collection, which is made if there is none, and stays: others may have put some, too."""
+        if self._find(name) is None:
+            self._make(name)
+        return self.of(name).put(documents, vectors_PD)
+
+    def count(self) -> float:
+        """Return the documents of all collections; NaN while Milvus is away."""
+        try:
+            return super().count()
+        except ServiceError:
+            return math.nan
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of all indexes in this process."""
+        return 0
+
+    def check_files(self) -> None:
+        """Do nothing: Milvus looks after its own."""
+
+    def announce(self, url: str) -> None:
+        """Do nothing: commands ask Milvus."""
+
+    def _find(self, name: str) -> MilvusIndex | None:
+        index = self.of(name)
+        return index if name == DEFAULT_NAME or self._connection.exists(self._name(name)) else None
+
+    def _check_new(self, name: str) -> None:
+        check_name(name)
+        check_count(name, len(self.named()), most=self._max_collections)
+
+    def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
+        self._check_new(name)
+        self.of(name).configure(own_fields)
+        self.of(name).open(create=True)
+
+    def _drop(self, name: str) -> None:
+        self._connection.drop(self._name(name))
+        self._indexes = {other: index for other, index in self._indexes.items() if other != name}
+
+    def _table(self, name: str) -> MilvusTable:
+        return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)
+
+    def _name(self, name: str) -> str:
+        """Return the name in Milvus, which takes letters, digits and _ alone."""
+        model = f"crosslet_{self._fingerprint[:16]}"
+        if name == DEFAULT_NAME:
+            return model
+        return f"{model}_" + "".join(char if char.isalnum() else f"_{ord(char):02x}" for char in name)
