@@ -37,7 +37,7 @@ from training.evaluation.vectors import Encode, unit_rows
 DEPTH = 5  # results that are looked at
 UNFINISHED = {"code_start", "prefix_4", "prefix_6"}  # kinds whose last word is still being typed
 FAQ = {"faq", "faq_abroad"}
-PREFERENCE = 0.1  # the default weight of `"prefer": "auto"`, which questions to the FAQ are sent with
+PREFERENCE = 0.15  # the default weight of `"prefer": "auto"`, which questions to the FAQ are sent with
 BY_TOPIC = ResultOptions(group_by="topic")
 MODES: tuple[Mode, ...] = get_args(Mode)
 PARTS = ("dev", "test")

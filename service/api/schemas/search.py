@@ -43,7 +43,7 @@ class Prefer(Strict):
         "Its value; auto: the query's language as an ISO code. Where that is unsure, none is preferred.", "de", "auto"
     )
     weight: Annotated[Number, Field(gt=0, le=1)] = described(
-        "How far the scores of those documents move towards 1.", 0.3, default=0.1
+        "How far the scores of those documents move towards 1.", 0.3, default=0.15
     )
 
 
