@@ -96,9 +96,10 @@ class OwnFields:
         values = {path: _joined(path, _values_at(top, path) or []) for path in self.paths}
         if not any(value.strip() for value in values.values()):
             names = [name for name in document if name != "id"]
+            others = [name for name in names[:SHOWN_FIELDS] if comparable(name) not in self.paths]
             raise InvalidInput(
                 f"there is no text: {listed(self.paths)} {'is' if len(self.paths) == 1 else 'are'} missing or empty; "
-                f"the document has {listed(names) or 'no fields'}{did_you_mean(self.paths[0], names[:SHOWN_FIELDS])}"
+                f"the document has {listed(names) or 'no fields'}{did_you_mean(self.paths[0], others)}"
             )
         pieces = [
             values[comparable(piece["field"])] if piece["field"] else {"{{": "{", "}}": "}"}.get(piece[0], piece[0])

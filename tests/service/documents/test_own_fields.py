@@ -132,6 +132,7 @@ def test_documents_without_text_are_refused(template: str, document: dict[str, A
     with pytest.raises(InvalidInput) as refusal:
         text_of(template, document)
     assert message in str(refusal.value)
+    assert not any(f"did you mean {name}?" in str(refusal.value) for name in ("a", "b"))  # which is there
 
 
 def test_repeated_long_fields_are_refused_before_the_join() -> None:
