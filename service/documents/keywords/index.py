@@ -73,7 +73,7 @@ class KeywordHits:
 
     terms: those of the query and those that they stand for, as `query_terms` gives them.
     weights: of those that were looked up, the rarer the more.
-    is_complete: whether they are read to the end.
+    is_complete: whether all were, to the end.
     """
 
     rows: Rows
@@ -206,11 +206,12 @@ class KeywordIndex:
         scores by these is less than what any scores by the word itself.
         """
         words = query_terms(query)
-        counts = self._chosen(words, MAX_TYPED_POSTINGS if typing else MAX_POSTINGS)
+        typed = typed_terms(query) if typing else []
+        counts = self._chosen(words, typed, MAX_TYPED_POSTINGS if typing else MAX_POSTINGS)
         documents = self._number("SELECT documents FROM collections WHERE collection = ?", self._collection)
         idf = {word: _idf(count, documents) for word, count in counts.items()}
         known = [LookUp(word, word, idf[word], is_start=words[word]) for word, count in counts.items() if count]
-        near = self._near(words, counts, typed_terms(query) if typing else [], documents)
+        near = self._near(words, counts, typed, documents)
         for word in {one.word for one in near if not counts[one.word]}:
             idf[word] = max(one.idf for one in near if one.word == word)
         look_ups = [*known, *near]
@@ -238,7 +239,7 @@ class KeywordIndex:
             np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
             terms=words | {one.term: False for one in near},
             weights={one.term: one.weight * one.idf for one in [*near, *known]},
-            is_complete=len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
+            is_complete=len(counts) == len(words) and len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
         )
 
     def _occurring(
@@ -280,14 +281,17 @@ class KeywordIndex:
         length_N: npt.NDArray[np.float64] = _varints(listed) * (documents / terms)
         return length_N
 
-    def _chosen(self, words: Mapping[str, bool], room: int) -> dict[str, int]:
-        """Return the terms to look up, with their document counts: together at most `room`, of one term any."""
+    def _chosen(self, words: Mapping[str, bool], typed: Sequence[str], room: int) -> dict[str, int]:
+        """Return the terms to look up, with their document counts: together at most `room`, of one term any.
+
+        typed: words that may go on; no common word is looked up beside them.
+        """
         count = {word: self._count(_match(word, words), MAX_POSTINGS + 1) for word in words}
         best = sorted(words, key=lambda word: (not count[word], not has_digit(word), count[word]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
         for word in sorted(best, key=lambda word: (count[word], word)):
             room -= count[word]
-            if chosen and room < 0:
+            if room < 0 and any(there or term in typed for term, there in chosen.items()):
                 break
             chosen[word] = count[word]
         return chosen

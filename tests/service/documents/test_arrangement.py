@@ -237,6 +237,9 @@ def test_a_total_over_the_postings_read_is_the_least(collection: Collection, mon
     monkeypatch.setattr("service.documents.keywords.index.MAX_POSTINGS", 20)
     (found,) = collection.search_all([Query(words="text")], top_k=2)
     assert (found.total, found.is_counted) == (20, False)
+    collection.put([Document("rare", "kettle", {})], EAST[None])
+    (found,) = collection.search_all([Query(words="text kettle")], top_k=2)
+    assert (found.total, found.is_counted) == (1, False)  # `text` is left out
     monkeypatch.setattr("service.documents.keywords.index.MAX_OCCURRENCES", 10)
     (found,) = collection.search_all([Query(words="text")], top_k=2)
     assert (found.total, found.is_counted) == (10, False)
