@@ -44,6 +44,8 @@ DOCUMENTS_ASKED = 20  # for their languages
 MAX_LANGUAGES = 100  # of a collection
 MAX_INFLECTED = 4  # of a query's words: the longest
 MAX_STEMS = 24  # of these words, each in the languages it may be of
+MAX_MADE = 32  # tables for reading occurrences, each of one collection, that a connection keeps
+MADE = "SELECT name FROM temp.sqlite_schema WHERE name GLOB 'occurrences_*' ORDER BY rowid"
 COMMONEST = "GROUP BY value ORDER BY count(*) DESC, value LIMIT 2"
 DISTINCT = """
 WITH RECURSIVE listed (value) AS (
@@ -251,8 +253,12 @@ class KeywordIndex:
         most of its time. One string of all rows takes a third of the time of an object each.
         """
         schema = "temp" if self.is_temporary else "main"
-        create = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{self._occurrences} USING fts5vocab"
-        self._connection.execute(f"{create}({schema}, {self.table}, instance)")
+        made = [name for (name,) in self._connection.execute(MADE)]
+        if self._occurrences not in made:
+            for name in made[:1] if len(made) >= MAX_MADE else []:  # of a collection that may be gone
+                self._connection.execute(f"DROP TABLE temp.{name}")
+            create = f"CREATE VIRTUAL TABLE temp.{self._occurrences} USING fts5vocab"
+            self._connection.execute(f"{create}({schema}, {self.table}, instance)")
         where, wanted = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
         found = [NO_ROWS]
         for is_start, is_term in ((False, "term = value"), (True, "term >= value AND term < value || char(1114111)")):

@@ -267,6 +267,8 @@ class DocumentStore(StoreConnections):
                 connection.execute("BEGIN")
             try:
                 yield Snapshot(self, connection, _last_change(connection, self.number), deadline)
+                if connection.in_transaction and not self.read_only:
+                    connection.execute("COMMIT")  # without what keywords made in `temp`, SQLite reads all schemas anew
             finally:
                 if connection.in_transaction and not self.read_only:
                     connection.execute("ROLLBACK")

@@ -238,6 +238,17 @@ def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypa
     assert len(found(store, "common")) == len(found(store, "common absent")) == 5
 
 
+def test_a_connection_keeps_few_tables_of_occurrences(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keywords_module, "MAX_MADE", 2)
+    made = "SELECT name FROM temp.sqlite_schema ORDER BY name"
+    views = [store, *(store.of(store.catalog.create(name, most=9)) for name in ("a", "b", "c"))]
+    for view in [*views, *views]:
+        put(view, {"1": "kettle"})
+        assert list(found(view, "kettle")) == ["1"]
+        assert (f"occurrences_{view.number}",) in store.reader().execute(made).fetchall()
+    assert len(store.reader().execute(made).fetchall()) == 2
+
+
 def test_common_words_are_left_out_sooner_while_typing(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, {str(number): f"common {number}" for number in range(9)})
     monkeypatch.setattr(keywords_module, "MAX_TYPED_POSTINGS", 5)
