@@ -27,6 +27,7 @@ from service.documents.keywords.terms import (
     query_terms,
     typed_terms,
 )
+from service.errors import Damaged
 
 K1, B = 1.2, 0.75  # of BM25
 LEAST_IDF = 1e-6  # of a term in more than half of the documents
@@ -276,15 +277,18 @@ class KeywordIndex:
         return place_P, number_P >> PLACE_BITS, times_P
 
     def _lengths(self, rows: Rows) -> npt.NDArray[np.float64]:
-        """Return how many terms documents have, as shares of the mean."""
+        """Return how many terms documents have, as shares of the mean. Raises: Damaged: FTS5's numbers are."""
         if not len(rows):
             return np.empty(0)
         totals = f"SELECT hex(block) FROM {self.table}_data WHERE id = 1"  # noqa: S608
-        documents, terms = _varints(self._connection.execute(totals).fetchone()[0])
+        total_2 = _varints(*(self._connection.execute(totals).fetchone() or [""]))  # documents, terms
         sizes = f"SELECT group_concat(hex(sz), '') FROM json_each(?) CROSS JOIN {self.table}_docsize AS sizes"  # noqa: S608
         query = f"{sizes} WHERE sizes.id = value"
         (listed,) = self._connection.execute(query, (str(rows.tolist()),)).fetchone()
-        length_N: npt.NDArray[np.float64] = _varints(listed) * (documents / terms)
+        size_N = _varints(listed or "")
+        if len(total_2) != 2 or total_2.min() < 1 or len(size_N) != len(rows):
+            raise Damaged("the keywords are damaged on the disk; `crosslet index repair` makes them anew")
+        length_N: npt.NDArray[np.float64] = size_N * (total_2[0] / total_2[1])
         return length_N
 
     def _chosen(self, words: Mapping[str, bool], typed: Sequence[str], room: int) -> dict[str, int]:
@@ -380,8 +384,9 @@ def _varints(listed: str) -> npt.NDArray[np.int64]:
     """Return SQLite's integers of variable length from hexadecimal bytes: seven bits each, the last byte below 128."""
     byte_B = np.frombuffer(bytes.fromhex(listed), np.uint8).astype(np.int64)
     end_N = np.flatnonzero(byte_B < 128)
+    byte_B = byte_B[: end_N.max(initial=-1) + 1]
     place_B = np.repeat(end_N, np.diff(end_N, prepend=-1)) - np.arange(len(byte_B))
-    number_N: npt.NDArray[np.int64] = np.add.reduceat((byte_B & 127) << (7 * place_B), np.append(0, end_N[:-1] + 1))
+    number_N: npt.NDArray[np.int64] = np.add.reduceat((byte_B & 127) << (7 * place_B), np.append(0, end_N + 1)[:-1])
     return number_N
 
 

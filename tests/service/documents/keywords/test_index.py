@@ -1,3 +1,4 @@
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import document_terms
 from service.documents.store.schema import DEFAULT
 from service.documents.store.store import DocumentStore
+from service.errors import Damaged
 from tests.service.documents.oracle import keyword_evidence, keyword_scores
 from tests.service.documents.stores import EAST, STORE, faults, open_store
 
@@ -105,6 +107,27 @@ def test_documents_of_any_length_are_scored(store: DocumentStore) -> None:
     put(store, {str(number): text for number, text in enumerate(texts)})
     expected = {str(number): score for number, score in enumerate(keyword_scores("kettle", texts)) if score}
     assert found(store, "kettle") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM keywords_1_docsize WHERE id = 1",
+        "DELETE FROM keywords_1_docsize",
+        "UPDATE keywords_1_docsize SET sz = x'80'",
+        "UPDATE keywords_1_data SET block = x'01' WHERE id = 1",
+        "UPDATE keywords_1_data SET block = x'0300' WHERE id = 1",
+        "UPDATE keywords_1_data SET block = x'8080' WHERE id = 1",
+        "DELETE FROM keywords_1_data WHERE id = 1",
+    ],
+)
+def test_damaged_lengths_are_said(tmp_path: Path, damage: str) -> None:
+    with closing(open_store(tmp_path)) as store:
+        put(store, {"1": "red kettle", "2": "blue kettle", "3": "kettle"})
+    with closing(sqlite3.connect(tmp_path / STORE)) as connection, connection:
+        connection.execute(damage)
+    with closing(open_store(tmp_path)) as store, pytest.raises(Damaged, match="`crosslet index repair`"):
+        found(store, "kettle")
 
 
 CHANGED = st.text(max_size=12) | st.lists(st.sampled_from(["kettle", "kettles", "WK-1702"]), max_size=3).map(" ".join)
