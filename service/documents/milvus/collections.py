@@ -10,7 +10,7 @@ from service.documents.interface import DocumentIndex
 from service.documents.milvus.connection import MilvusConnection
 from service.documents.milvus.index import MilvusIndex
 from service.documents.milvus.table import MilvusTable
-from service.documents.names import DEFAULT_NAME, check_count, check_name
+from service.documents.names import DEFAULT_NAME, NAME, check_count, check_name
 from service.documents.own_fields import OwnFields
 from service.errors import IndexUnavailable, NotFound, ServiceError, StartError
 
@@ -25,7 +25,7 @@ class MilvusCollections(Collections):
         self._fingerprint = fingerprint
         self._dim = dim
         self._max_collections = max_collections
-        self._indexes: dict[str, MilvusIndex] = {}  # those that were asked for, there or not
+        self._indexes: dict[str, MilvusIndex] = {}  # those that were asked for; threads share it
 
     def opened(self, name: str, *, create: bool) -> MilvusIndex:
         """Open a collection at the start of a service or command.
@@ -52,22 +52,26 @@ class MilvusCollections(Collections):
     def named(self) -> dict[str, DocumentIndex]:
         """Return every collection, the default one first, then by name."""
         prefix = self._name("")
-        names = [
-            ESCAPED.sub(lambda code: chr(int(code[1], 16)), name.removeprefix(prefix))
+        named = {
+            ESCAPED.sub(lambda code: chr(int(code[1], 16)), name.removeprefix(prefix)): name
             for name in self._connection.names()
             if name.startswith(prefix)
-        ]
-        return {name: self.of(name) for name in (DEFAULT_NAME, *sorted(names))}
+        }
+        # Others are not the service's: tools add `_` and a word, which no name here becomes.
+        ours = [name for name, there in named.items() if NAME.fullmatch(name) and self._name(name) == there]
+        return {name: self.of(name) for name in (DEFAULT_NAME, *sorted(ours))}
 
     def of(self, name: str) -> MilvusIndex:
         """Return one collection, there or not: Milvus is not asked, since this may run on the event loop.
 
         Its methods raise NotFound if it is not there. Raises: InvalidInput: the name is malformed.
         """
-        if name not in self._indexes:
-            check_name(name)
-            self._indexes = self._indexes | {name: MilvusIndex(self._table(name))}
-        return self._indexes[name]
+        check_name(name)
+        if len(self._indexes) > self._max_collections:  # a client may ask for any number of names
+            for other, index in list(self._indexes.items()):
+                if not index.is_open:
+                    self._indexes.pop(other, None)
+        return self._indexes.setdefault(name, MilvusIndex(self._table(name)))
 
     def own_fields(self, name: str) -> None:
         """None: no collection has any, so Milvus is not asked."""
@@ -119,7 +123,7 @@ class MilvusCollections(Collections):
 
     def _drop(self, name: str) -> None:
         self._connection.drop(self._name(name))
-        self._indexes = {other: index for other, index in self._indexes.items() if other != name}
+        self._indexes.pop(name, None)
 
     def _table(self, name: str) -> MilvusTable:
         return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)

@@ -188,8 +188,9 @@ def _pymilvus(address: MilvusAddress) -> Any:
         raise StartError("CROSSLET_INDEX names a file of milvus-lite: `make setup-dev` in a checkout installs it")
     import pymilvus  # here, to save memory and start-up time without Milvus: it imports pandas
 
-    # It logs each error, and each try; our own lines carry the reason.
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    # It logs each error, and each try, and milvus-lite what it lacks; our own lines carry the reason.
+    for name in ("pymilvus", "grpc._server"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return pymilvus
 
 

@@ -76,6 +76,11 @@ class MilvusIndex(DocumentIndex):
         self._table.connection.close()
 
     @property
+    def is_open(self) -> bool:
+        """Whether it was found in Milvus."""
+        return self._table.is_open
+
+    @property
     def recall(self) -> float | None:
         """1 on milvus-lite, which searches exhaustively; None on a server, whose index is not measured."""
         return 1.0 if self._table.connection.is_lite else None

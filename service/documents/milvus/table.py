@@ -26,7 +26,7 @@ class MilvusTable:
         self.name = name
         self._fingerprint = fingerprint
         self._dim = dim
-        self._is_open = False
+        self.is_open = False
         self._writes = 0  # that have ended
         self._clock: Clock | None = None
 
@@ -57,7 +57,7 @@ class MilvusTable:
                 self._index_scalars()
         if create:
             call(client.load_collection, self.name, timeout=max(LOAD_TIMEOUT_S, self.connection.timeout_s))
-        self._is_open = True  # what is not loaded, `MilvusConnection.call` loads
+        self.is_open = True  # what is not loaded, `MilvusConnection.call` loads
 
     def upsert(self, rows: Sequence[MilvusRow]) -> None:
         """Insert or replace rows."""
@@ -106,7 +106,7 @@ class MilvusTable:
             self._writes += 1
 
     def _call(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        if not self._is_open:
+        if not self.is_open:
             self.open(create=False)
         return self.connection.call(method, self.name, **arguments)
 

@@ -1,8 +1,11 @@
+import asyncio
 import re
 import secrets
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.cli import main as cli
-from service.document_index import load_collection
+from service.document_index import load_collection, load_collections
 from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Query
 from service.documents.milvus.address import milvus_address
-from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, Clock
+from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, Clock, MilvusConnection
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields
@@ -55,6 +58,11 @@ def index(server: MilvusServer) -> Iterator[DocumentIndex]:
     index = connect(server.url, secrets.token_hex(16))
     yield index
     index.close()
+
+
+def lite_collections(folder: Path) -> Any:
+    settings = Settings(index=f"milvus+lite://{folder}/documents.db", index_timeout_s=PATIENT_S, max_collections=3)
+    return load_collections(settings, SimpleNamespace(fingerprint="5" * 64, dim=DIM))  # type: ignore[arg-type]
 
 
 def document(id_: str, text: str = "text", **metadata: Any) -> Document:
@@ -311,6 +319,63 @@ def test_the_api_does_with_milvus_what_it_does_without(serve: Serve, tmp_path: P
         answers.append((found, listed, names, dropped, gone))
     assert found["results"][0]["passage"]["start"] > 0
     assert answers[1] == answers[0]
+
+
+def test_the_event_loop_never_waits_for_milvus(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, on_loop = MilvusConnection.call, []
+
+    def watched(connection: MilvusConnection, method: Any, *args: Any, **options: Any) -> Any:
+        with suppress(RuntimeError):
+            on_loop.append((asyncio.get_running_loop(), method.__name__))
+        return call(connection, method, *args, **options)
+
+    client = serve(index=f"milvus+lite://{tmp_path}/documents.db", index_timeout_s=PATIENT_S)
+    monkeypatch.setattr(MilvusConnection, "call", watched)
+    shop, body = "/collections/shop", {"documents": [{"id": "a", "text": "hallo", "metadata": {"n": 1}}]}
+    assert client.put(shop, json={}).json().items() >= {"name": "shop", "documents": 0, "text": None}.items()
+    lines = {"content": b'{"id": "b", "text": "hallo"}', "headers": {"content-type": "application/x-ndjson"}}
+    for path in ("", shop, "/collections/new"):
+        assert client.put(f"{path}/documents", json=body).status_code == 200
+        assert client.put(f"{path}/documents", **lines).status_code == 200
+        assert client.patch(f"{path}/documents/a", json={"metadata": {"n": 2}}).status_code == 200
+        assert client.get(f"{path}/documents/a").json()["metadata"] == {"n": 2}
+        found = client.post(f"{path}/search", json={"like": "b", "facets": ["n"], "filter": {"n": 2}}).json()
+        assert ([one["id"] for one in found["results"]], found["facets"]) == (["a"], {"n": {"2": 1}})
+    for path in ("", "shop", "new", "none"):
+        refused = client.put(f"/collections/{path or 'default'}", json={"text": "{title}"})
+        assert refused.status_code == 422
+        assert "CROSSLET_INDEX" in refused.json()["error"]
+    collections = client.get("/collections").json()["collections"]
+    assert [(one["name"], one["documents"], one["fields"]) for one in collections] == [
+        (name, 2, None) for name in ("default", "new", "shop")
+    ]
+    assert client.get("/info").json()["collections"] == collections
+    assert client.get("/metrics").status_code == client.get("/ready").status_code == client.get("/").status_code == 200
+    assert client.delete(shop).json() == {"dropped": "shop", "documents": 2}
+    assert on_loop == []
+
+
+def test_what_tools_make_beside_collections_is_not_listed(tmp_path: Path) -> None:
+    collections = lite_collections(tmp_path)
+    collections.put("a.b_c", [document("a")], EAST[None])
+    connection = collections._connection
+    for name in ("a_bak", "_5", "_20", ""):  # as milvus-backup restores them
+        connection.client.create_collection(f"crosslet_{'5' * 16}_{name}", dimension=DIM)
+    assert [*collections.named()] == ["default", "a.b_c"]
+    assert collections.count() == 1
+    collections.close()
+
+
+def test_names_that_are_asked_for_take_no_memory(tmp_path: Path) -> None:
+    collections = lite_collections(tmp_path)
+    shop = collections.of("shop")
+    collections.put("shop", [document("a")], EAST[None])
+    with ThreadPoolExecutor(8) as threads:
+        for index in threads.map(lambda n: collections.of(f"n{n % 500}"), range(5000)):
+            assert not index.is_open
+    assert len(collections._indexes) < 20
+    assert collections.of("shop") is shop
+    collections.close()
 
 
 def test_documents_in_milvus_are_backed_up_there(server: MilvusServer, serve: Serve) -> None:
