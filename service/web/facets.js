@@ -15,6 +15,7 @@ const NUMBER_OR_BOOLEAN = /^(true|false|-?\d+(\.\d+)?([eE][+-]?\d+)?)$/;
 const types = new Map(); // field -> the types of its values, as far as documents were seen
 const useful = new Set(); // fields that were shown; they stay when few documents are left
 const unfolded = new Set(); // fields all of whose values are shown
+let partly = false; // whether more documents match than were counted, as may be in Milvus
 let running = null;
 let counted = ""; // the question that the shown counts answer
 
@@ -81,6 +82,7 @@ function learn(values, path = "") {
 
 async function count(facets, filter, signal) {
   const { data } = await call("POST", route("documents/count"), JSON.stringify({ facets, filter }), { signal });
+  partly = data.facets_are === "at_least";
   return data.facets;
 }
 
@@ -125,7 +127,8 @@ function button(field, value, n, { pressed, filterNow, choose }) {
   const isPressed = pressed.includes(value);
   const data = { "aria-pressed": String(isPressed), "data-facet": identity(field, value) };
   const facts = { type: "button", className: "chip", ...data };
-  const chip = el("button", facts, el("bdi", {}, value), " ", el("span", { className: "field" }, number(n)));
+  const documents = `${partly ? "≥ " : ""}${number(n)}`;
+  const chip = el("button", facts, el("bdi", {}, value), " ", el("span", { className: "field" }, documents));
   chip.addEventListener("click", () => {
     const filter = filterNow();
     if (filter === null) return; // the page says what is wrong with it

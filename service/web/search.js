@@ -21,7 +21,7 @@ const ASKED = {};
 const FIELDS = { q: "query", mode: "mode", filter: "filter", min: "min-score", score: "own-score", k: "top-k" };
 
 const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
-const hasKeywords = modes.length > 1; // where Milvus keeps documents there are none, and no facets
+const hasKeywords = modes.length > 1; // where Milvus keeps documents there are none
 
 let info = null;
 let defaults = {}; // of the form
@@ -271,7 +271,7 @@ function showResults({ results, total, took_ms, isCut, hasMore, cursor }, { stag
   say(byId("search-status"), byId("search-empty").hidden ? facts.join(" · ") : "");
   if (stage === TYPING) return;
   byId("search-said").textContent = facts[0]; // once for all keys, not to flood who listens
-  if (hasKeywords) showFacets(results, { filterNow: filterOf, choose: filterBy, most: info.limits.max_facets });
+  showFacets(results, { filterNow: filterOf, choose: filterBy, most: info.limits.max_facets });
 }
 
 /** The recommended minimum for queries in any language, unless one was chosen or the scores are no cosines. */

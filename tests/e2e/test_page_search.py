@@ -2,12 +2,15 @@
 
 import json
 import time
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from tests.browser import Browser, Page
+from tests.contract.live import live_service
+from tests.e2e.conftest import MODEL
 from tests.e2e.page import IS_IDLE, KEY, PATH, READ_KEY, opened, put, put_documents, results, search, wait_for_results
 
 pytestmark = pytest.mark.slow
@@ -259,6 +262,35 @@ def test_facets_narrow_the_search_and_widen_it_again(page: Page, service: httpx.
         press_facet(page, value)
     wait_for_results(page, 9)
     assert page.value("document.querySelector('#filter').value") == ""
+
+
+def test_with_milvus_there_are_facets_but_no_keywords(browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("milvus_lite")
+    where = {"api_keys": KEY, "root_path": PATH, "index": f"milvus+lite://{tmp_path}/documents.db"}
+    with live_service(MODEL, tmp_path, **where) as service:
+        service.headers["authorization"] = f"Bearer {KEY}"
+        put_documents(service, GOODS)
+        page = opened(browser, service)
+        page.value("document.querySelector('#query').focus()")
+        keys(page, "kettle")
+        wait_for_results(page, 9)
+        page.wait_for("document.querySelector('#facet-list section')")
+        assert facets(page)["tags"] == ["kitchen 6", "office 3", "red 3"]
+        press_facet(page, "red")
+        wait_for_results(page, 3)
+        assert {(body.get("mode"), body.get("typing")) for body in page.bodies("/search")} == {("dense", None)}
+        assert not page.value("document.querySelector('#mode-field').checkVisibility()")
+        page.value(
+            """window.fetch = ((send) => async (url, options) => {
+              const answer = await send(url, options);
+              if (!`${url}`.endsWith("/count")) return answer;
+              return new Response(JSON.stringify({ ...(await answer.json()), facets_are: "at_least" }), answer);
+            })(window.fetch)"""
+        )
+        press_facet(page, "red")
+        wait_for_results(page, 9)
+        page.wait_for("document.querySelector('#facet-list').textContent.includes('≥')")
+        assert facets(page)["tags"] == ["kitchen ≥ 6", "office ≥ 3", "red ≥ 3"]
 
 
 def test_facets_know_numbers_from_texts(page: Page, service: httpx.Client) -> None:
