@@ -1,5 +1,6 @@
 """/collections: lists, sets up and drops collections, and has each one's documents and searches below its name."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
@@ -15,6 +16,7 @@ from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollect
 from service.documents.interface import DocumentIndex
 from service.documents.names import LONGEST_NAME
 from service.documents.own_fields import OwnFields
+from service.errors import NotFound
 from service.runtime import Runtime
 
 CollectionInPath = Annotated[
@@ -89,7 +91,11 @@ async def drop_collection(runtime: RuntimeDependency) -> Response:
 
 def described(runtime: Runtime) -> list[dict[str, object]]:
     """Describe every collection, for /collections and /info. Blocks."""
-    return [_described(name, index) for name, index in runtime.collections.named().items()]
+    collections = []
+    for name, index in runtime.collections.named().items():
+        with suppress(NotFound):  # it was dropped meanwhile
+            collections.append(_described(name, index))
+    return collections
 
 
 def _described(name: str, index: DocumentIndex) -> dict[str, object]:

@@ -355,6 +355,29 @@ def test_the_event_loop_never_waits_for_milvus(serve: Serve, tmp_path: Path, mon
     assert on_loop == []
 
 
+def test_one_dropped_while_all_are_listed_is_left_out(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve(index=f"milvus+lite://{tmp_path}/documents.db", index_timeout_s=PATIENT_S)
+    client.put("/collections/shop", json={})
+    names = MilvusConnection.names
+
+    def then_dropped(connection: MilvusConnection) -> list[str]:
+        found = names(connection)
+        for name in found:
+            if name.endswith("_shop"):
+                connection.client.drop_collection(name)  # by another service
+        return found
+
+    with monkeypatch.context() as other:
+        other.setattr(MilvusConnection, "names", then_dropped)
+        for path in ("/collections", "/info"):
+            listed = client.get(path).json()["collections"]
+            assert [one["name"] for one in listed] == ["default"]
+            client.put("/collections/shop", json={})
+    assert {one["name"] for one in client.get("/collections").json()["collections"]} == {"default", "shop"}
+
+
 def test_what_tools_make_beside_collections_is_not_listed(tmp_path: Path) -> None:
     collections = lite_collections(tmp_path)
     collections.put("a.b_c", [document("a")], EAST[None])
