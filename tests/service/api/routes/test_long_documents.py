@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import ValidationError
 
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
-from service.settings import Settings
 from tests.artifacts import TEXTS
 from tests.service.api import answers
 from tests.service.api.answers import assert_refused
@@ -98,13 +96,10 @@ def test_the_reranker_reads_the_best_passage(serve: Serve, tiny_reranker: Path) 
     assert next(one for one in found if one["id"] == "long")["passage"]["text"] == passages["long"]
 
 
-def test_milvus_has_no_passages(serve: Serve, tmp_path: Path) -> None:
+def test_milvus_has_passages(serve: Serve, tmp_path: Path) -> None:
     client = serve(index=f"milvus+lite://{tmp_path}/documents.db")
-    refused = answers.put(client, {"id": "long", "text": LONG}, chunk=True)
-    assert_refused(refused, 422, "Validation", "leave chunk out")
-    assert put(client, {"long": LONG}).headers["x-truncated"] == "1; indices=0"
-    with pytest.raises(ValidationError, match="CROSSLET_CHUNK is true"):
-        Settings(index="milvus://host:19530", chunk=True)
+    assert put(client, {"long": LONG}).headers["x-truncated"] == "0"
+    assert answers.put(client, {"id": "cut", "text": LONG}, chunk=False).headers["x-truncated"] == "1; indices=0"
 
 
 def test_a_passage_that_fails_fails_its_document_and_no_other(serve: Serve, failing_model: Path) -> None:
