@@ -78,6 +78,8 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
     """
     folder = Path(options.model)
     if is_cross_encoder(folder) or is_served_reranker(folder):
+        if options.dimensions is not None:
+            raise EvaluationError("--dimensions cuts vectors; a re-ranker has none: leave it out")
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code).cut(options.dimensions)
     choice = _choice(options, options.languages or model.languages)

@@ -56,12 +56,15 @@ class Model:
     split: Split | None = None
 
     def cut(self, dims: int | None) -> Model:
-        """The model with vectors of its first dims; None: all."""
+        """The model with vectors of its first dims; None: all. Raises: EvaluationError: it has fewer."""
         if dims is None:
             return self
+        if dims > self.dim:
+            raise EvaluationError(f"--dimensions is {dims}; the model has {self.dim}")
         cut = {one: partial(_first, one, dims) for one in (self.encode, self.encode_query, self.encode_document)}
         return replace(
             self,
+            dim=dims,
             encode=cut[self.encode],
             encode_query=cut[self.encode_query],
             encode_document=cut[self.encode_document],

@@ -11,6 +11,7 @@ from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
 from tests.training.evaluation.test_encoders import save_transformers_model
+from training.errors import EvaluationError
 from training.reranking.ranking import RankingSet, Scorer, score_ranking
 
 
@@ -30,6 +31,8 @@ def test_cut_vectors_are_the_first_dimensions(tmp_path: Path) -> None:
     assert (cut.encode_query(TEXTS) == model.encode_query(TEXTS)[:, :3]).all()
     assert cut.encode is cut.encode_document  # equal prompts: no text is encoded twice
     assert model.cut(None) is model
+    with pytest.raises(EvaluationError, match=f"--dimensions is {model.dim + 1}; the model has {model.dim}"):
+        model.cut(model.dim + 1)
 
 
 def test_texts_queries_and_documents_get_their_prompts(

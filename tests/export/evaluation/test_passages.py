@@ -136,3 +136,5 @@ def test_all_of_a_reranker_is_rerank(
     assert main([str(tiny_reranker), "--data", str(tmp_path), "--sets", "all"]) == 0
     assert json.loads(capsys.readouterr().out).keys() >= {"test_mrr", "test_mrr_bm25"}
     assert "skipped all but rerank: a cross-encoder has no embeddings" in caplog.messages
+    assert main([str(tiny_reranker), "--data", str(tmp_path), "--dimensions", "8"]) == 2
+    assert "--dimensions cuts vectors; a re-ranker has none" in capsys.readouterr().err
