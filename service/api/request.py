@@ -269,10 +269,17 @@ class Embedder:
         metrics.inference_duration.observe(batch.inference_s)
 
 
-def cost_headers(batch: EncodedBatch) -> dict[str, str]:
-    """Return the headers of an inference answer."""
-    truncated = truncated_of(batch.truncated)
-    return cost_of(batch.tokens, truncated, queue_s=batch.queue_s, inference_s=batch.inference_s)
+def cost_headers(texts: EncodedBatch | None, *others: EncodedBatch | None) -> dict[str, str]:
+    """Return the headers of what an answer took together; of the truncated, only the request's own texts are named."""
+    batches = [batch for batch in (texts, *others) if batch is not None]
+    if not batches:
+        return {}
+    return cost_of(
+        sum(batch.tokens for batch in batches),
+        truncated_of(() if texts is None else texts.truncated),
+        queue_s=sum(batch.queue_s for batch in batches),
+        inference_s=sum(batch.inference_s for batch in batches),
+    )
 
 
 def truncated_of(positions: Sequence[int]) -> str:

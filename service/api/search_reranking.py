@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.api.ranking import ranked_by_header
-from service.api.request import Embedder, cost_of, truncated_of
+from service.api.request import Embedder, cost_headers
 from service.api.schemas.search import SearchRequest
 from service.blending import raised, with_reranker
 from service.documents.interface import Matches, ResultOptions
@@ -35,17 +35,9 @@ class Reranked:
     batch: EncodedBatch | None
     ranked_by: str
 
-    def headers(self, queries: EncodedBatch | None) -> dict[str, str]:
-        """What queries and pairs cost together. queries: None where they were searched by their words alone."""
-        costs = [batch for batch in (queries, self.batch) if batch is not None]
-        headers = ranked_by_header(self.ranked_by)
-        if costs:
-            headers |= cost_of(
-                sum(batch.tokens for batch in costs),
-                truncated_of(() if queries is None else queries.truncated),
-                queue_s=sum(batch.queue_s for batch in costs),
-                inference_s=sum(batch.inference_s for batch in costs),
-            )
+    def headers(self, queries: EncodedBatch | None, highlights: EncodedBatch | None) -> dict[str, str]:
+        """What queries, pairs and sentences to highlight cost together; None: nothing was embedded for them."""
+        headers = ranked_by_header(self.ranked_by) | cost_headers(queries, self.batch, highlights)
         if self.batch is not None and self.batch.truncated:
             headers["x-truncated"] += f"; documents={len(self.batch.truncated)}"
         return headers

@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from service.api.highlights import check_length, highlights
+from service.api.highlights import Highlights, highlighted
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
 from service.api.request import (
@@ -80,13 +79,18 @@ async def search(
     def find(top_k: int, options: ResultOptions) -> list[Matches]:
         return runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
 
-    if not body.rerank:
+    if not body.rerank and not options.words:
         looking_up = runtime.read(lambda: as_json(find(depth_of(body), options)))
-        answer = await while_connected(request, looking_up)
-        return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
-    matches = await while_connected(request, runtime.read(find, body.rerank_k, candidates(options)))
-    best = await reranked(body, matches, embedder, depth=depth_of(body))
-    return dumped_response(await runtime.read(as_json, best.matches), headers=best.headers(batch))
+        return dumped_response(await while_connected(request, looking_up), headers=cost_headers(batch))
+    best, marks, marking = None, None, None
+    if body.rerank:
+        candidates_ = await while_connected(request, runtime.read(find, body.rerank_k, candidates(options)))
+        best = await reranked(body, candidates_, embedder, depth=depth_of(body))
+    matches = best.matches if best else await while_connected(request, runtime.read(find, depth_of(body), options))
+    if options.words:
+        marks, marking = await highlighted(matches, queries, embedder)
+    headers = best.headers(batch, marking) if best else cost_headers(batch, marking)
+    return dumped_response(await runtime.read(as_json, matches, marks), headers=headers)
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
@@ -130,6 +134,7 @@ def depth_of(body: SearchRequest) -> int:
 
 def _as_json(
     matches: Sequence[Matches],
+    marks: Sequence[Sequence[Highlights | None]] | None = None,
     *,
     body: SearchRequest,
     runtime: Runtime,
@@ -139,9 +144,12 @@ def _as_json(
 ) -> bytes:
     """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
-    if "highlights" in wanted:
-        check_length(chain.from_iterable(matches))
-    results = _within_limit(dump_json([_result(match, wanted) for match in of_query]) for of_query in matches)
+    if marks is None:
+        marks = [[None] * len(of_query) for of_query in matches]
+    results = _within_limit(
+        dump_json([_result(match, wanted, mark) for match, mark in zip(of_query, of_marks, strict=True)])
+        for of_query, of_marks in zip(matches, marks, strict=True)
+    )
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
     others: dict[str, object] = {"total": [of_query.total for of_query in matches]}
     if not all(of_query.is_counted for of_query in matches):
@@ -172,7 +180,7 @@ def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
     return kept
 
 
-def _result(match: Match, wanted: set[str]) -> dict[str, object]:
+def _result(match: Match, wanted: set[str], highlights: Highlights | None) -> dict[str, object]:
     document, passage = match.document, match.passage
     result: dict[str, object] = {"id": document.id, "score": match.score}
     if "text" in wanted:
@@ -185,8 +193,8 @@ def _result(match: Match, wanted: set[str]) -> dict[str, object]:
         result["metadata"] = document.metadata
     if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
-    if "highlights" in wanted:
-        result["highlights"] = highlights(match)
+    if highlights is not None:
+        result["highlights"] = highlights
     if match.vector_D is not None:
         result["vector"] = match.vector_D
     if match.group is not None:

@@ -202,7 +202,7 @@ class Highlight(BaseModel):
 
     start: int = described("Where it begins, in Unicode code points.", 0)
     end: int = described("Where it ends: text[start:end].", 7)
-    kind: Literal["word", "sentence"] = described("A word that matched, or the sentence with most of them.", "word")
+    kind: Literal["word", "sentence"] = described("A word that matched, or the best sentence.", "word")
 
 
 class SearchResult(BaseModel):

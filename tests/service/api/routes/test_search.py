@@ -330,10 +330,36 @@ def test_highlights_of_a_long_document_are_in_its_passage(client: TestClient) ->
     assert alone["highlights"] == result["highlights"]
 
 
-def test_highlights_without_words_are_none(client: TestClient) -> None:
-    put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[8]})
-    assert [one["highlights"] for one in search(client, like="a", include=["highlights"])] == [[]]
-    assert [one["highlights"] for one in search(client, query="xyz", include=["highlights"])] == [[], []]
+@pytest.mark.parametrize("ask", ["query", "queries", "like", "vector"])
+def test_without_words_the_nearest_sentence_is_marked(client: TestClient, ask: str) -> None:
+    texts = ["  A red kettle, boiling. Er kauft\n grüne Tassen! 我买绿茶杯。  ", "Solo una frase", "  "]
+    put(
+        client, *({"id": str(n), "text": text} for n, text in enumerate(texts)), {"id": "asked", "text": "我买绿茶杯。"}
+    )
+    vector = client.post("/embed", json={"inputs": "我买绿茶杯。"}).json()[0]
+    query = {"query": "我买绿茶杯。", "queries": ["我买绿茶杯。"], "like": "asked", "vector": vector}[ask]
+    body = {"mode": "dense"} if ask in {"query", "queries"} else {}
+    results = search(client, **{ask: query}, **body, include=["text", "highlights"])
+    found = {result["id"]: marked(result) for result in (results[0] if ask == "queries" else results)}
+    assert found["0"] == {"word": [], "sentence": ["我买绿茶杯。"]}
+    assert found["1"]["sentence"] == ["Solo una frase"]
+    assert found["2"]["sentence"] == []
+
+
+def test_few_sentences_are_embedded_for_highlights(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.highlights.MAX_SENTENCES", 3)
+    put(client, *({"id": str(n), "text": "One here. Two there."} for n in range(3)))
+    results = search(client, query="xyz", mode="dense", include=["highlights"])
+    assert [len(result["highlights"]) for result in results] == [1, 0, 0]
+    answer = client.post("/search", json={"query": "xyz", "mode": "dense", "include": ["highlights"]})
+    alone = client.post("/search", json={"query": "xyz", "mode": "dense"})
+    assert int(answer.headers["x-tokens"]) > int(alone.headers["x-tokens"])
+
+
+def test_by_words_alone_only_they_are_marked(client: TestClient) -> None:
+    put(client, {"id": "a", "text": TEXTS[1]})
+    assert search(client, query="xyz", mode="keywords", include=["highlights"]) == []
+    assert search(client, filter={}, include=["highlights"])[0]["highlights"] == []
 
 
 def test_highlights_have_a_limit(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
