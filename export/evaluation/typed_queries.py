@@ -37,7 +37,6 @@ from training.evaluation.vectors import Encode, unit_rows
 DEPTH = 5  # results that are looked at
 UNFINISHED = {"code_start", "prefix_4", "prefix_6"}  # kinds whose last word is still being typed
 FAQ = {"faq", "faq_abroad"}
-PREFERENCE = 0.15  # the default weight of `"prefer": "auto"`, which questions to the FAQ are sent with
 BY_TOPIC = ResultOptions(group_by="topic")
 MODES: tuple[Mode, ...] = get_args(Mode)
 PARTS = ("dev", "test")
@@ -174,7 +173,7 @@ def _query(query: TypedQuery, vector_D: NDArray[np.float32], mode: Mode) -> Quer
     return Query(
         None if mode == "keywords" else vector_D,
         None if mode == "dense" else query.text,
-        prefer=None if language is None else Preference("lang", codes_of(language), PREFERENCE),
+        prefer=None if language is None else Preference("lang", codes_of(language)),
         typing=mode != "dense" and query.kind in UNFINISHED,
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 from service.api.ranking import ranked_by_header
 from service.api.request import Embedder, cost_headers
 from service.api.schemas.search import SearchRequest
-from service.blending import raised, with_reranker
+from service.blending import with_reranker
 from service.documents.interface import Matches, ResultOptions
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
@@ -91,7 +91,7 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
     score_N, preference_N = np.array([(match.score, match.preference) for match in candidates_N], np.float64).T
     reranked_N = with_reranker(score_N, scorer.raw(batch.scores_P1), weight)
     if weight == "alone":
-        reranked_N = raised(reranked_N, preference_N)  # the search's score, which it has raised, does not count
+        reranked_N = reranked_N + preference_N  # the search's score, which has it, does not count
     scores = iter(reranked_N.tolist())
     pages = []
     for matches in found:

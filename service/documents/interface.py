@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet, SqlValue
+from service.documents.names import PREFERENCE
 from service.documents.own_fields import OwnFields
 
 Filter = Mapping[str, object]
@@ -19,11 +20,11 @@ MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Preference:
-    """Documents whose field equals one of the values rank higher: their scores move by `weight` of their way to 1."""
+    """Documents whose field equals one of the values rank higher: `weight` is added to their scores, also beyond 1."""
 
     field: str
     values: tuple[str | float | bool, ...]
-    weight: float
+    weight: float = PREFERENCE
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Match:
     """A document found by a search.
 
     score: the cosine with the query; with keywords as well, `hybrid_score`; by keywords alone, see `KeywordHits`; each
-           `raised` by `preference`, the weight of what the query prefers. None: by a filter alone.
+           with `preference`, the weight of what the query prefers. None: by a filter alone.
     dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
     passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
     vector_D: of norm 1, if wanted.  group: if results are grouped.

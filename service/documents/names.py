@@ -1,4 +1,4 @@
-"""The names of collections and of the ways to search. Imports nothing slow: settings and commands need it first."""
+"""Names of collections, ways to search, and a default. Imports nothing slow: settings and commands need it first."""
 
 import re
 from typing import Literal
@@ -6,6 +6,7 @@ from typing import Literal
 from service.errors import InvalidInput, StorageFull
 
 Mode = Literal["dense", "keywords", "hybrid"]  # of a search
+PREFERENCE = 0.12  # added to the score of a document that a query prefers
 
 DEFAULT_NAME = "default"  # of the collection that is always there
 LONGEST_NAME = 64

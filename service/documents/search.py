@@ -21,7 +21,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from service.blending import raised
 from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Condition, Facet, both, to_condition
@@ -328,7 +327,7 @@ def arranged(
     if prefer is not None:
         rows = np.fromiter(kept, np.int64, len(kept))
         for row in rows[np.isin(rows, preferred)].tolist():
-            score = raised(kept[row].score, prefer.weight)
+            score = kept[row].score + prefer.weight
             kept[row] = replace(kept[row], score=score, preference=prefer.weight)
     field = options.group_by
     scores_N = np.fromiter((hit.score for hit in kept.values()), np.float64, len(kept))

@@ -19,7 +19,7 @@ from service.api.schemas.embed import (
     optional,
     whole_example,
 )
-from service.documents.names import Mode
+from service.documents.names import PREFERENCE, Mode
 
 MAX_SORT_FIELDS = 4
 LARGEST_OFFSET = 2**31 - 1
@@ -43,7 +43,7 @@ class Prefer(Strict):
         "Its value; auto: the query's language as an ISO code. Where that is unsure, none is preferred.", "de", "auto"
     )
     weight: Annotated[Number, Field(gt=0, le=1)] = described(
-        "How far the scores of those documents move towards 1.", 0.3, default=0.15
+        "What is added to the scores of those documents.", 0.3, default=PREFERENCE
     )
 
 
@@ -212,7 +212,7 @@ class SearchResult(BaseModel):
     score: float | None = described(
         "dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
         "hybrid: the cosine, moved towards 1 by the words. rerank moves it further, or replaces it "
-        "(CROSSLET_RERANK_WEIGHT); prefer moves it further. null without a query.",
+        "(CROSSLET_RERANK_WEIGHT); prefer adds its weight. null without a query.",
         0.83,
     )
     text: str | None = optional("Its text, if included.", GUITAR[1])

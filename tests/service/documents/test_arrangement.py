@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.blending import raised
 from service.documents import arrangement, search
 from service.documents.collections import Collection
 from service.documents.document import Document
@@ -81,7 +80,7 @@ def expected(
     if query.prefer is not None:
         wanted = {query.prefer.field: {"in": [*query.prefer.values]}}
         score_of = {
-            id_: raised(score, query.prefer.weight) if score is not None and matches(wanted, metadata[id_]) else score
+            id_: score + query.prefer.weight if score is not None and matches(wanted, metadata[id_]) else score
             for id_, score in score_of.items()
         }
     ids = sorted(score_of, key=lambda id_: (-(score_of[id_] or 0), id_))
