@@ -22,6 +22,7 @@ NEARNESS = 0.5  # exponent of the share of characters that agree
 SHORTEST_WITH_EDITS = 4  # characters of a word
 SHORTEST_WITH_TWO = 8
 SHORTEST_PART, SHORTEST_PART_OF_CODE = 4, 3  # of a longer word
+SHORTEST_WITHIN = 5  # that may be in the middle
 SHORTEST_STEM = 3
 LONGEST_ENDING = 4  # of a word in another form
 FORMS_LOOKED_AT = 16  # a stem takes some 50 microseconds
@@ -102,13 +103,13 @@ class Vocabulary:
             yield from self._within(_transposed(word, border), 1)
 
     def _with_part(self, word: str) -> Iterator[str]:
-        """Yield terms that a word is a part of: of a code any part, else the beginning or the end."""
+        """Yield terms that a word is a part of: a short word of no code only the beginning or the end."""
         is_code = has_digit(word)
         if len(word) < (SHORTEST_PART_OF_CODE if is_code else SHORTEST_PART):
             return
         yield from self._beginning(word, len(word) + 1, MAX_TERM_CHARS)
         for term in self._having(_trigrams(word), len(word) + 1, MAX_TERM_CHARS):
-            if word in term if is_code else term.endswith(word):
+            if word in term if is_code or len(word) >= SHORTEST_WITHIN else term.endswith(word):
                 yield term
 
     def _parts_of(self, word: str) -> list[str]:
