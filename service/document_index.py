@@ -14,7 +14,7 @@ from service.documents.names import DEFAULT_NAME
 from service.documents.store.catalog import unknown
 from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.index import VectorIndex
-from service.errors import Damaged, StoreError
+from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
 from service.process.files import PRIVATE, resolved
@@ -45,7 +45,14 @@ def load_collections(
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
         collections = _milvus_collections(settings, manifest)
-        collections.opened(DEFAULT_NAME, create=True)
+        index = collections.opened(DEFAULT_NAME, create=True)
+        if not index.has_keywords:
+            if settings.search_mode in {"keywords", "hybrid"}:
+                raise StartError(
+                    f"CROSSLET_SEARCH_MODE is {settings.search_mode}, but the documents in Milvus have no keywords: "
+                    "they need Milvus 2.5 (CROSSLET_INDEX); leave it out"
+                )
+            logger.warning("documents are found by meaning alone: keywords need Milvus 2.5")
         return collections
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:

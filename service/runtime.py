@@ -14,7 +14,8 @@ from service.document_index import load_collections
 from service.documents.collections import Collections
 from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED
-from service.documents.names import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME, Mode
+from service.documents.own_fields import OwnFields
 from service.engine.cache import VectorCache
 from service.engine.pairs import encode_with
 from service.engine.pool import LIMIT_S, EncoderPool
@@ -152,6 +153,17 @@ class Runtime:
     def collection(self) -> DocumentIndex:
         """The request's collection. Raises: NotFound: none has the name."""
         return self.collections.of(self.collection_name)
+
+    @property
+    def default_mode(self) -> Mode:
+        """The mode of a search that names none."""
+        return self.settings.search_mode or ("hybrid" if self.collections.has_keywords else "dense")
+
+    async def own_fields(self) -> OwnFields | None:
+        """As `Collections.own_fields`, of the request's collection."""
+        if self.settings.index == EMBEDDED:
+            return self.collections.own_fields(self.collection_name)
+        return await self.read(self.collections.own_fields, self.collection_name)  # Milvus may be asked
 
     def for_collection(self, name: str) -> "Runtime":
         """Return this runtime for a request about a named collection."""

@@ -198,18 +198,9 @@ class Settings(BaseSettings):
                 f"CROSSLET_MAX_BODY_BYTES is {self.max_body_bytes}, more than the limit of all requests together: "
                 f"{self.max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)"
             )
-        if self.index != EMBEDDED and self.search_mode in {"keywords", "hybrid"}:
-            raise ValueError(
-                f"CROSSLET_SEARCH_MODE is {self.search_mode}, but Milvus has no keywords (CROSSLET_INDEX); leave it out"
-            )
         if self.metrics_port and self.metrics_port == self.port:
             raise ValueError(f"CROSSLET_METRICS_PORT is {self.port}, the same as CROSSLET_PORT; choose another, or 0")
         return self
-
-    @property
-    def default_mode(self) -> Mode:
-        """The mode of a search that names none."""
-        return self.search_mode or ("hybrid" if self.index == EMBEDDED else "dense")
 
     @property
     def working_bytes(self) -> int:

@@ -131,7 +131,7 @@ async def patch_own_fields(
         with suppress(_TextChangesError):
             revision = await runtime.write(runtime.collection.update_metadata, id_, change_same_text)
             return revision, None
-        own_fields = collections.own_fields(name)
+        own_fields = await runtime.own_fields()
         before = await runtime.read(runtime.collection.get, id_)
         if before is None:
             return None, None

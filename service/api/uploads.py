@@ -19,6 +19,7 @@ from service.api.schemas.documents import document_in
 from service.documents.document import Document
 from service.documents.ingest import Batch, Report, changes
 from service.documents.names import check_name
+from service.documents.own_fields import OwnFields
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
 from service.json_parsing import loads, not_unicode
 from service.runtime import Runtime, Steps
@@ -116,7 +117,7 @@ class Upload:
         self.report = UploadReport()
         self._batch = Batch()
         self._full: Batch | None = None  # the batch before it, until that is stored
-        self._own_fields = runtime.collections.own_fields(runtime.collection_name)
+        self._own_fields: OwnFields | None = None
         self._read_line = 0  # the number of the last line that was parsed
         self._good_line = 0  # the number of the last line whose document is stored
         self._last_error = ""
@@ -128,6 +129,7 @@ class Upload:
                 ServiceError: the body, the queue or the disk ends the upload; the message says which lines are stored.
         """
         check_name(self._runtime.collection_name)
+        self._own_fields = await self._runtime.own_fields()
         lines = LineSplitter(max_bytes=self._limits.max_body_bytes)
         try:
             async for part in parts:

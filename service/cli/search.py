@@ -176,7 +176,7 @@ def _no_match(options: argparse.Namespace, settings: Settings) -> str:
         unknown = next((name for name in wanted if name not in there), None)
         if unknown is not None:
             return f"no document matches: none has the field {unknown}{did_you_mean(unknown, there)}"
-    if (options.mode or settings.default_mode) == "keywords" and options.query is not None:
+    if (options.mode or settings.search_mode) == "keywords" and options.query is not None:
         return "no document matches: none has a word of the query; --mode hybrid also finds by meaning"
     return "no document matches the filter" if options.filter else "no document matches"
 

@@ -28,7 +28,7 @@ from service.documents.interface import (
 )
 from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
-from service.documents.own_fields import OwnFields
+from service.documents.own_fields import OwnFields, configured_late
 from service.documents.search import Search, count_facets
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
@@ -67,6 +67,8 @@ UNLIMITED = IndexCapacity()
 
 class Collection(DocumentIndex):
     """Documents in this process: a document store, and the vector index derived from it. See `DocumentIndex`."""
+
+    has_keywords = True
 
     def __init__(
         self,
@@ -118,10 +120,7 @@ class Collection(DocumentIndex):
             if own_fields == self._own_fields:
                 return
             if self._documents:
-                raise Conflict(
-                    f"text and fields are set while a collection is empty; it has {self._documents} documents: load "
-                    "them into another collection, or delete them first"
-                )
+                raise configured_late(self._documents)
             self._store.catalog.configure(self._store.number, own_fields)
             self._own_fields = own_fields
 
@@ -243,6 +242,11 @@ class Collections:
         for index in reversed([*self._open.values()]):
             index.close()
 
+    @property
+    def has_keywords(self) -> bool:
+        """Whether the default collection can be searched by words."""
+        return self.of(DEFAULT_NAME).has_keywords
+
     def named(self) -> dict[str, DocumentIndex]:
         """Return every collection, by age: the default one first."""
         return dict(self._open)
@@ -314,12 +318,7 @@ class Collections:
 
         Raises: Conflict: that has changed meanwhile.
         """
-        if self.own_fields(name) != own_fields:
-            raise Conflict("the collection's text or fields changed meanwhile; send the documents again")
-        if replaced is not None:
-            now = self.of(name).get(replaced.id)
-            if now is None or now.revision != replaced.revision:
-                raise Conflict("the document changed meanwhile; send the change again")
+        self._check_unchanged(name, own_fields, replaced)
         if (index := self._find(name)) is not None:
             return index.put(documents, vectors_PD)
         self._make(name)
@@ -329,6 +328,15 @@ class Collections:
             with suppress(StorageFull):  # then it stays, empty
                 self.drop(name)
             raise
+
+    def _check_unchanged(self, name: str, own_fields: OwnFields | None, replaced: StoredDocument | None) -> None:
+        """Raises: Conflict: what documents were read with, or one that they replace, has changed meanwhile."""
+        if self.own_fields(name) != own_fields:
+            raise Conflict("the collection's text or fields changed meanwhile; send the documents again")
+        if replaced is not None:
+            now = self.of(name).get(replaced.id)
+            if now is None or now.revision != replaced.revision:
+                raise Conflict("the document changed meanwhile; send the change again")
 
     def drop(self, name: str) -> int:
         """Remove a collection. Return how many documents it had. Searches that have begun may end with NotFound.

@@ -174,6 +174,10 @@ class DocumentIndex(Protocol):
     def recall(self) -> float | None:
         """Share of the 10 nearest that a search finds; None if it was not measured."""
 
+    @property
+    def has_keywords(self) -> bool:
+        """Whether it can be searched by words."""
+
     def __len__(self) -> int: ...
 
     def check_room(self, documents: Sequence[Document]) -> None:

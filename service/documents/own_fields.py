@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from service.documents.filters import comparable
-from service.errors import InvalidInput
+from service.errors import Conflict, InvalidInput
 from service.spelling import did_you_mean
 
 MAX_TEMPLATE_CHARS = 2000
@@ -110,6 +110,14 @@ class OwnFields:
                 f"the text would have {chars} characters; the limit is {max_chars} (CROSSLET_MAX_TEXT_CHARS)"
             )
         return "".join(pieces).strip()
+
+
+def configured_late(documents: int) -> Conflict:
+    """Return the refusal to configure a collection that has documents."""
+    return Conflict(
+        f"text and fields are set while a collection is empty; it has {documents} documents: load them into another "
+        "collection, or delete them first"
+    )
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ D dims, N documents, P passages
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -228,7 +228,9 @@ class Search:
             hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
             hits += [Hit(score, row) for score, row in dense.preferred]
         else:
-            hits = _fuse(snapshot, dense, self._with_words(snapshot, query, by_words), by_words, query.vector_D)
+            with_words = self._with_words(snapshot, query, by_words)
+            vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
+            hits = fuse(dense, with_words, by_words, partial(exact_cosines, snapshot, vector_D=vector_D))
         preferred = np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows
         page = arranged(snapshot, hits, self._options, top_k=self._top_k, prefer=query.prefer, preferred=preferred)
         if by_words is None or dense is not None:
@@ -438,15 +440,21 @@ def exact_cosines(snapshot: Snapshot, rows: Iterable[int], vector_D: Vectors) ->
     return np.concatenate(known), np.concatenate(cosines)
 
 
-def _fuse(
-    snapshot: Snapshot, dense: Candidates | None, words: Candidates, by_words: KeywordHits, vector_D: Vectors | None
+def fuse(
+    dense: Candidates | None,
+    words: Candidates,
+    by_words: KeywordHits,
+    cosines_of: Callable[[Collection[int]], tuple[Rows, Vectors]],
 ) -> list[Hit]:
-    """Return what vectors and keywords found, unordered. dense: None: no vector."""
+    """Return what vectors and keywords found, unordered.
+
+    dense: None: the query has no vector.  cosines_of: gives the rows that exist, with their cosines.
+    """
     keywords_rank = {row: rank for rank, (_, row) in enumerate(words.best, 1)}
-    if dense is None or vector_D is None:
+    if dense is None:
         return [Hit(score, row, None, keywords_rank.get(row)) for score, row in (*words.best, *words.preferred)]
     cosine_of = {row: cosine for cosine, row in (*dense.preferred, *dense.best)}
-    rows, cosines_N = exact_cosines(snapshot, {*words.rows} - cosine_of.keys(), vector_D)
+    rows, cosines_N = cosines_of({*words.rows} - cosine_of.keys())
     cosine_of |= dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
     looked_at = np.isin(by_words.rows, list(cosine_of))
     evidence = dict(zip(by_words.rows[looked_at].tolist(), by_words.evidence[looked_at].tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,21 @@ from tests.service.documents.test_arrangement import PREFERRED, SORTS, VALUES, V
 COUNT = 60
 EXACT = [*np.eye(DIM, dtype=np.float32), np.full(DIM, 0.5, np.float32), -EAST]  # their cosines are exact: many tie
 FIELDS = ["k", "l", "o.x", "x", "none"]
+WORDS = [
+    "kettle",
+    "kettles boil",
+    "WK-1702",
+    "wk 1720",
+    "чайника",
+    "чайник",
+    "茶杯 绿茶",
+    "緑茶をのむ",
+    "주전자",
+    "غلاية",
+    "केतली",
+    "Tür",
+]
+ASKED = [*WORDS, "ketle", "wk170", "kett", "teekanne", "茶", "part", "part 3 of 07 kettle", "чайники", "nothing", "!"]
 
 
 def documents_in_passages() -> tuple[list[Document], np.ndarray]:
@@ -32,7 +47,7 @@ def documents_in_passages() -> tuple[list[Document], np.ndarray]:
     documents, vectors = [], []
     for number, varied in enumerate(varied_metadata(COUNT, seed=3)):
         parts = int(rng.integers(1, 5))
-        text = "".join(f"part {part} of {number:02}. " for part in range(parts))
+        text = "".join(f"part {part} of {number:02}. {WORDS[int(rng.integers(len(WORDS)))]}. " for part in range(parts))
         size = len(text) // parts
         spans = tuple((start * size, (start + 1) * size) for start in range(parts)) if parts > 1 else ()
         arranged = {field: VALUES[int(rng.integers(len(VALUES)))] for field in "kl" if rng.random() < 0.8}
@@ -76,12 +91,25 @@ def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def facts(match: Match) -> tuple[object, ...]:
     document = match.document
     return (
-        *(document.id, document.text, document.metadata, match.score, match.dense_rank, match.passage, match.group),
+        *(
+            document.id,
+            document.text,
+            document.metadata,
+            match.score,
+            match.dense_rank,
+            match.keywords_rank,
+            match.passage,
+            match.group,
+        ),
         *(match.preference, match.words, None if match.vector_D is None else match.vector_D.tolist()),
     )
 
 
-QUERIES = st.builds(Query, VECTORS | st.none(), st.none(), st.sampled_from([None, "03"]), PREFERRED | st.none())
+BY_VECTOR = st.builds(Query, VECTORS | st.none(), st.none(), st.sampled_from([None, "03"]), PREFERRED | st.none())
+BY_WORDS = st.builds(
+    Query, VECTORS | st.none(), st.sampled_from(ASKED), st.none(), PREFERRED | st.none(), typing=st.booleans()
+)
+QUERIES = BY_VECTOR | BY_WORDS
 
 
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -104,8 +132,10 @@ QUERIES = st.builds(Query, VECTORS | st.none(), st.none(), st.sampled_from([None
 def test_searches_give_the_same(
     engines: Engines, query: Query, top_k: int, filter_: dict[str, Any] | None, options: ResultOptions
 ) -> None:
-    if query.vector_D is None:
+    if query.vector_D is None and (query.words is None or not engines.milvus.has_keywords):
         query = Query()
+    if not engines.milvus.has_keywords:
+        query = replace(query, words=None, typing=False)
     here, there = engines.answers(
         lambda index: index.search_all([query], top_k=top_k, filter_=filter_, options=options)[0]
     )

@@ -19,14 +19,6 @@ def test_unknown_variable_is_reported_with_the_meant_setting(monkeypatch: pytest
     assert unknown_settings() == {"CROSSLET_MAX_TEXT": "CROSSLET_MAX_TEXTS", "CROSSLET_ZZZ": None}
 
 
-def test_default_mode_is_hybrid_with_keywords_else_dense() -> None:
-    assert Settings().default_mode == "hybrid"
-    assert Settings(search_mode="dense").default_mode == "dense"
-    assert Settings(index="milvus://host:19530").default_mode == "dense"
-    with pytest.raises(ValidationError, match=r"CROSSLET_SEARCH_MODE is hybrid.*CROSSLET_INDEX"):
-        Settings(index="milvus://host:19530", search_mode="hybrid")
-
-
 @pytest.mark.parametrize(("text", "weight"), [("0", 0.0), ("0.35", 0.35), ("1", 1.0), ("alone", "alone"), ("", 0.2)])
 def test_the_weight_of_a_reranker_is_a_number_or_alone(
     monkeypatch: pytest.MonkeyPatch, text: str, weight: float | str

@@ -101,7 +101,8 @@ def described(runtime: Runtime) -> list[dict[str, object]]:
 def _described(name: str, index: DocumentIndex) -> dict[str, object]:
     own = index.own_fields
     settings = {"text": None, "fields": None} if own is None else fields_of(own, "text", "fields")
-    return {"name": name, "documents": len(index), **settings, **fields_of(index, "backend", "size_bytes", "recall")}
+    counted = {"name": name, "documents": len(index)}  # first: Milvus is asked then
+    return counted | settings | fields_of(index, "backend", "has_keywords", "size_bytes", "recall")
 
 
 for route in (*search.router.routes, *documents.router.routes):  # of the default collection

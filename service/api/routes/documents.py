@@ -81,7 +81,7 @@ async def put_documents(
     If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
     stay. If it fails on all, the request fails.
     """
-    own_fields = runtime.collections.own_fields(runtime.collection_name)
+    own_fields = await runtime.own_fields()
     given = body.documents
     if own_fields is not None:
         embedder.check_count(len(body.own), name="documents")
@@ -206,7 +206,7 @@ async def patch_document(
     """
     id_ = _id_in(request)
     change = partial(patched, patch=body.metadata, max_bytes=runtime.settings.max_body_bytes)
-    if runtime.collections.own_fields(runtime.collection_name) is None:
+    if await runtime.own_fields() is None:
         revision, cost = await runtime.write(runtime.collection.update_metadata, id_, change), None
     else:
         revision, cost = await patch_own_fields(id_, change, embedder=embedder, runtime=runtime)

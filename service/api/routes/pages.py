@@ -14,7 +14,6 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
 from service.api.request import RuntimeDependency
-from service.documents.milvus.address import EMBEDDED
 from service.documents.names import Mode
 from service.errors import NotFound
 from service.runtime import Runtime
@@ -115,8 +114,8 @@ def _filled_in(page: bytes, runtime: Runtime) -> bytes:
 
 def search_modes(runtime: Runtime) -> list[Mode]:
     """Return the modes that a search may name, the default first."""
-    own = runtime.settings.default_mode
-    more: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.settings.index == EMBEDDED]
+    own = runtime.default_mode
+    more: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.collections.has_keywords]
     return [own, *more]
 
 

@@ -258,7 +258,7 @@ async def _embedded_queries(
 
 def _mode_of(body: SearchRequest, runtime: Runtime) -> Mode:
     """The mode of a request that asks by text. Words that are being typed are looked for in any case."""
-    return body.mode or ("hybrid" if body.typing else runtime.settings.default_mode)
+    return body.mode or ("hybrid" if body.typing else runtime.default_mode)
 
 
 def _of_norm_1(numbers: Sequence[float], *, dim: int) -> Vectors:

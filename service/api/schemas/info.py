@@ -79,6 +79,7 @@ class SearchedInfo(BaseModel):
     """Documents, and the index over them."""
 
     backend: str = described("The kind of index; faiss-flat is exact.", "faiss-flat")
+    has_keywords: bool = described("Whether it can be searched by words; else mode is dense.", True)
     documents: int = described("Documents in it.", 200)
     size_bytes: int = described("Memory of their vectors.", 312_800)
     recall: float | None = described(

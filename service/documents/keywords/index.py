@@ -9,7 +9,7 @@ The tables of FTS5 are contentless: they hold terms and numbers, no text. To rem
 
 import math
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,7 @@ MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the lo
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
 MAX_OCCURRENCES = 200_000  # of terms in documents, summed; long documents have a common word often
 PLACE_BITS = 10  # of a term among those that are looked up
+DAMAGED = "the keywords are damaged on the disk; `crosslet index repair` makes them anew"
 NO_ROWS = np.empty(0, np.int64)
 MAX_UNWRITTEN = 20_000  # terms in memory
 LANGUAGE_FIELD = "lang"  # of the metadata
@@ -101,6 +102,69 @@ class LookUp:
     is_start: bool = False
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is looked up for a query, and how documents score by what is found.
+
+    words: the terms of the query, as `query_terms` gives them.  idf: of those that are looked up.
+    known: these terms, as far as documents have them.  near: terms that they stand for.
+    rarest: the idf of a term in one document.  is_complete: whether all words are looked up.
+    """
+
+    words: Mapping[str, bool]
+    idf: Mapping[str, float]
+    known: Sequence[LookUp]
+    near: Sequence[LookUp]
+    rarest: float
+    is_complete: bool
+
+    @property
+    def look_ups(self) -> list[LookUp]:
+        """All of them, in the order of their places."""
+        return [*self.known, *self.near]
+
+    def hits(
+        self,
+        place_P: npt.NDArray[np.int64],
+        row_P: Rows,
+        times_P: npt.NDArray[np.int64],
+        lengths_of: Callable[[Rows], npt.NDArray[np.float64]],
+    ) -> KeywordHits:
+        """Score documents. P: pairs of a term and a document that has it.
+
+        Args:   place_P: of the term among `look_ups`.  row_P: of the document.  times_P: how often it has the term.
+                lengths_of: how many terms documents have, as shares of the mean.
+        """
+        look_ups, idf = self.look_ups, self.idf
+        rows, at_P = np.unique(row_P, return_inverse=True)
+        length_P = lengths_of(rows)[at_P]
+        score_P = times_P * (K1 + 1) / (times_P + K1 * (1 - B + B * length_P))
+        score_P *= np.array([one.idf for one in look_ups])[place_P]
+        least = {one.word: score_P[place_P == place].min(initial=math.inf) for place, one in enumerate(self.known)}
+        word_idf_T = np.array([idf[one.word] for one in look_ups])
+        idf_T = np.array([min(idf[one.word], one.idf) for one in look_ups])
+        # Less than the least of the word itself, and for a rare term no more than for the word.
+        most = [one.weight * least.get(one.word, math.inf) for one in self.near]
+        most_T = np.array([math.inf] * len(self.known) + most)
+        scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in look_ups])
+        score_P = np.minimum(score_P * scale_T[place_P], most_T[place_P])
+        number_of = {word: number for number, word in enumerate(idf)}
+        word_T = np.array([number_of[one.word] for one in look_ups], np.int64)
+        best_P = _best_of_each(row_P << PLACE_BITS | word_T[place_P], score_P)
+        place_P, at_P, score_P = place_P[best_P], at_P[best_P], score_P[best_P]
+        rarity_T = np.minimum(1, idf_T / self.rarest)
+        total = sum(idf.values())
+        share_N = np.bincount(at_P, (word_idf_T * rarity_T)[place_P], len(rows)) / total
+        return KeywordHits(
+            rows,
+            np.bincount(at_P, score_P, len(rows)) / ((K1 + 1) * total),
+            np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
+            terms={**self.words} | {one.term: False for one in self.near},
+            weights={one.term: one.weight * one.idf for one in [*self.near, *self.known]},
+            is_complete=self.is_complete and len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
+        )
+
+
 class KeywordIndex:
     """The keywords of one collection, in its store, over the given connection. After changes call `flush`."""
 
@@ -142,14 +206,20 @@ class KeywordIndex:
 
     def add(self, row: int, text: str) -> None:
         """Add a document that the tables lack."""
-        terms = document_terms(text)
+        self.add_terms(row, document_terms(text))
+
+    def remove(self, row: int, text: str) -> None:
+        """Remove a document. text: exactly what it was added with."""
+        self.remove_terms(row, document_terms(text))
+
+    def add_terms(self, row: int, terms: list[str]) -> None:
+        """Add a document by its terms."""
         insert = f"INSERT INTO {self.table} (rowid, terms) VALUES (?, ?)"  # noqa: S608 - a number of ours
         self._connection.execute(insert, (row, " ".join(terms)))
         self._note(terms, self._added, self._removed)
 
-    def remove(self, row: int, text: str) -> None:
-        """Remove a document. text: exactly what it was added with."""
-        terms = document_terms(text)
+    def remove_terms(self, row: int, terms: list[str]) -> None:
+        """Remove a document by exactly the terms that it was added with."""
         delete = f"INSERT INTO {self.table} ({self.table}, rowid, terms) VALUES ('delete', ?, ?)"  # noqa: S608
         self._connection.execute(delete, (row, " ".join(terms)))
         self._note(terms, self._removed, self._added)
@@ -198,11 +268,16 @@ class KeywordIndex:
         self._connection.execute(f"INSERT INTO {table} ({table}) VALUES (?)", (name,))  # noqa: S608
 
     def search(self, query: str, *, condition: Condition | None = None, typing: bool = False) -> KeywordHits:
-        """Find the documents that have a term of the query and match the filter, unordered.
+        """Find the documents that have a term of the query and match the filter, unordered. See `plan`."""
+        plan = self.plan(query, typing=typing)
+        return plan.hits(*self._occurring(plan.look_ups, condition), self._lengths)
 
-        Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
-        rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents, or
-        MAX_TYPED_POSTINGS. Of a single term, the first MAX_POSTINGS documents count; of all, the first MAX_OCCURRENCES.
+    def plan(self, query: str, *, typing: bool = False) -> Plan:
+        """Choose what to look up for a query.
+
+        At most MAX_TERMS terms: those that documents have before those that none has, then codes, then the rarest.
+        Leaves out the commonest if all together are in more than MAX_POSTINGS documents, or MAX_TYPED_POSTINGS. Of a
+        single term, the first MAX_POSTINGS documents count; of all, the first MAX_OCCURRENCES.
 
         A word that no document has may stand for others (`Vocabulary.near`), and is then as rare as the rarest of them.
         Any may stand for its forms.  typing: the last word stands for those that begin with it instead. What a document
@@ -217,33 +292,8 @@ class KeywordIndex:
         near = self._near(words, counts, typed, documents)
         for word in {one.word for one in near if not counts[one.word]}:
             idf[word] = max(one.idf for one in near if one.word == word)
-        look_ups = [*known, *near]
-        place_P, row_P, times_P = self._occurring(look_ups, condition)
-        rows, at_P = np.unique(row_P, return_inverse=True)
-        length_P = self._lengths(rows)[at_P]
-        score_P = times_P * (K1 + 1) / (times_P + K1 * (1 - B + B * length_P))
-        score_P *= np.array([one.idf for one in look_ups])[place_P]
-        least = {one.word: score_P[place_P == place].min(initial=math.inf) for place, one in enumerate(known)}
-        word_idf_T = np.array([idf[one.word] for one in look_ups])
-        idf_T = np.array([min(idf[one.word], one.idf) for one in look_ups])
-        # Less than the least of the word itself, and for a rare term no more than for the word.
-        most_T = np.array([math.inf] * len(known) + [one.weight * least.get(one.word, math.inf) for one in near])
-        scale_T = np.array([one.weight * min(1, idf[one.word] / one.idf) for one in look_ups])
-        score_P = np.minimum(score_P * scale_T[place_P], most_T[place_P])
-        word_T = np.array([[*counts].index(one.word) for one in look_ups], np.int64)
-        best_P = _best_of_each(row_P << PLACE_BITS | word_T[place_P], score_P)
-        place_P, at_P, score_P = place_P[best_P], at_P[best_P], score_P[best_P]
-        rarity_T = np.minimum(1, idf_T / _idf(1, max(1, documents)))
-        total = sum(idf.values())
-        share_N = np.bincount(at_P, (word_idf_T * rarity_T)[place_P], len(rows)) / total
-        return KeywordHits(
-            rows,
-            np.bincount(at_P, score_P, len(rows)) / ((K1 + 1) * total),
-            np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
-            terms=words | {one.term: False for one in near},
-            weights={one.term: one.weight * one.idf for one in [*near, *known]},
-            is_complete=len(counts) == len(words) and len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
-        )
+        rarest = _idf(1, max(1, documents))
+        return Plan(words, idf, known, near, rarest=rarest, is_complete=len(counts) == len(words))
 
     def _occurring(
         self, look_ups: Sequence[LookUp], condition: Condition | None
@@ -280,16 +330,22 @@ class KeywordIndex:
         """Return how many terms documents have, as shares of the mean. Raises: Damaged: FTS5's numbers are."""
         if not len(rows):
             return np.empty(0)
-        totals = f"SELECT hex(block) FROM {self.table}_data WHERE id = 1"  # noqa: S608
-        total_2 = _varints(*(self._connection.execute(totals).fetchone() or [""]))  # documents, terms
         sizes = f"SELECT group_concat(hex(sz), '') FROM json_each(?) CROSS JOIN {self.table}_docsize AS sizes"  # noqa: S608
         query = f"{sizes} WHERE sizes.id = value"
         (listed,) = self._connection.execute(query, (str(rows.tolist()),)).fetchone()
         size_N = _varints(listed or "")
-        if len(total_2) != 2 or total_2.min() < 1 or len(size_N) != len(rows):
-            raise Damaged("the keywords are damaged on the disk; `crosslet index repair` makes them anew")
-        length_N: npt.NDArray[np.float64] = size_N * (total_2[0] / total_2[1])
+        if len(size_N) != len(rows):
+            raise Damaged(DAMAGED)
+        length_N: npt.NDArray[np.float64] = size_N / self.mean_length()
         return length_N
+
+    def mean_length(self) -> float:
+        """Return how many terms a document has on average. Raises: Damaged: there is none, or FTS5's numbers are."""
+        totals = f"SELECT hex(block) FROM {self.table}_data WHERE id = 1"  # noqa: S608
+        total_2 = _varints(*(self._connection.execute(totals).fetchone() or [""]))  # documents, terms
+        if len(total_2) != 2 or total_2.min() < 1:
+            raise Damaged(DAMAGED)
+        return float(total_2[1] / total_2[0])
 
     def _chosen(self, words: Mapping[str, bool], typed: Sequence[str], room: int) -> dict[str, int]:
         """Return the terms to look up, with their document counts: together at most `room`, of one term any.

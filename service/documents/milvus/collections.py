@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from service.documents.collections import Collections
 from service.documents.document import Document, StoredDocument, Vectors
 from service.documents.interface import DocumentIndex
+from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.connection import MilvusConnection
 from service.documents.milvus.index import MilvusIndex
 from service.documents.milvus.table import MilvusTable
@@ -25,6 +26,7 @@ class MilvusCollections(Collections):
         self._fingerprint = fingerprint
         self._dim = dim
         self._max_collections = max_collections
+        self._configurations = Configurations(connection, f"crossletsettings_{fingerprint[:16]}")
         self._indexes: dict[str, MilvusIndex] = {}  # those that were asked for; threads share it
 
     def opened(self, name: str, *, create: bool) -> MilvusIndex:
@@ -47,6 +49,8 @@ class MilvusCollections(Collections):
 
     def close(self) -> None:
         """Close the connection, which all have."""
+        for index in self._indexes.values():
+            index.forget()
         self._connection.close()
 
     def named(self) -> dict[str, DocumentIndex]:
@@ -71,10 +75,11 @@ class MilvusCollections(Collections):
             for other, index in list(self._indexes.items()):
                 if not index.is_open:
                     self._indexes.pop(other, None)
-        return self._indexes.setdefault(name, MilvusIndex(self._table(name)))
+        return self._indexes.setdefault(name, MilvusIndex(self._table(name), self._configurations))
 
-    def own_fields(self, name: str) -> None:
-        """None: no collection has any, so Milvus is not asked."""
+    def own_fields(self, name: str) -> OwnFields | None:
+        """As `DocumentIndex.own_fields`; Milvus is not asked whether the collection is there."""
+        return self.of(name).own_fields
 
     def put(
         self,
@@ -86,6 +91,7 @@ class MilvusCollections(Collections):
         replaced: StoredDocument | None = None,
     ) -> int:
         """Put documents into a collection, which is made if there is none, and stays: others may have put some, too."""
+        self._check_unchanged(name, own_fields, replaced)
         if self._find(name) is None:
             self._make(name)
         return self.of(name).put(documents, vectors_PD)
@@ -118,12 +124,14 @@ class MilvusCollections(Collections):
 
     def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         self._check_new(name)
-        self.of(name).configure(own_fields)
         self.of(name).open(create=True)
+        self.of(name).configure(own_fields)
 
     def _drop(self, name: str) -> None:
+        self._configurations.set(self._name(name), None)
         self._connection.drop(self._name(name))
-        self._indexes.pop(name, None)
+        if (index := self._indexes.pop(name, None)) is not None:
+            index.forget()
 
     def _table(self, name: str) -> MilvusTable:
         return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)

@@ -3,9 +3,11 @@
 import importlib
 import importlib.util
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from service.documents.milvus.address import MilvusAddress
@@ -23,6 +25,7 @@ NO_COLLECTION, NOT_LOADED = 100, 101
 # Milvus starts: no service, no connection, no channel, no node; or it has not loaded the collection yet.
 STARTING = {1, 2, NOT_LOADED, 501, 503, 901}
 STARTING_RETRY_S = 0.25
+KEYWORDS_FROM = (2, 5)  # sparse vectors that can be relied on
 LOAD_TIMEOUT_S = 300  # a collection that is not in memory yet is read from object storage
 
 logger = logging.getLogger(__name__)
@@ -97,6 +100,19 @@ class MilvusConnection:
             from milvus_lite.server_manager import server_manager_instance
 
             server_manager_instance.release_server(self._lite_path)
+
+    @cached_property
+    def version(self) -> str:
+        """What Milvus says its version is."""
+        return str(self.call(self.client.get_server_version)).removeprefix("v")
+
+    @property
+    def has_keywords(self) -> bool:
+        """Whether Milvus has sparse vectors of terms."""
+        if self.is_lite:
+            return True
+        numbers = re.match(r"(\d+)\.(\d+)", self.version)
+        return numbers is None or tuple(map(int, numbers.groups())) >= KEYWORDS_FROM
 
     def names(self) -> list[str]:
         """Return the names of Milvus' collections."""

@@ -49,11 +49,6 @@ class Searchable:
     bounds: dict[str, dict[str, str]]
 
 
-def embedded_only(what: str, way_out: str) -> InvalidInput:
-    """Return the refusal of what Milvus lacks."""
-    return InvalidInput(f"{what} beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), {way_out}")
-
-
 def searchable(metadata: Mapping[str, object]) -> Searchable:
     """Return the tokens and bounds of a document's metadata."""
     tokens: set[str] = set()

@@ -23,10 +23,13 @@ from service.documents.interface import (
     Query,
     ResultOptions,
 )
+from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.fields import FieldsInMemory
-from service.documents.milvus.filters import both, embedded_only, to_expression
+from service.documents.milvus.filters import both, to_expression
+from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
     FIELDS,
+    MAX_ROWS,
     PLACE,
     chars_of,
     head_of,
@@ -41,7 +44,6 @@ from service.documents.milvus.search import (
     DOCUMENTS_A_CALL,
     IDS_A_CALL,
     MAX_READ,
-    MAX_ROWS,
     METADATA_A_CALL,
     MilvusSearch,
     current,
@@ -49,10 +51,11 @@ from service.documents.milvus.search import (
     vectors_of,
 )
 from service.documents.milvus.table import MilvusTable
-from service.documents.own_fields import OwnFields
+from service.documents.own_fields import OwnFields, configured_late
 from service.documents.store.store import Deadline
-from service.errors import InvalidInput
+from service.errors import Conflict, InvalidInput
 
+TRIES = 5  # of a change that other services write over
 ROWS_A_CALL = 128  # to stay far below Milvus' message limit of 64 MB
 LATEST = 2**63 - 1
 
@@ -62,10 +65,11 @@ class MilvusIndex(DocumentIndex):
 
     backend = "milvus"
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
-    own_fields = None
 
-    def __init__(self, table: MilvusTable) -> None:
+    def __init__(self, table: MilvusTable, configurations: Configurations) -> None:
         self._table = table
+        self._configurations = configurations
+        self._keywords = MilvusKeywords(table)
         self._last_us = 0  # revisions must grow even if the clock is set back
 
     def open(self, *, create: bool) -> None:
@@ -73,7 +77,12 @@ class MilvusIndex(DocumentIndex):
         self._table.open(create=create)
 
     def close(self) -> None:
+        self.forget()
         self._table.connection.close()
+
+    def forget(self) -> None:
+        """Free what is kept of the collection in this process."""
+        self._keywords.close()
 
     @property
     def is_open(self) -> bool:
@@ -85,12 +94,24 @@ class MilvusIndex(DocumentIndex):
         """1 on milvus-lite, which searches exhaustively; None on a server, whose index is not measured."""
         return 1.0 if self._table.connection.is_lite else None
 
+    @property
+    def has_keywords(self) -> bool:
+        """Known once it is open."""
+        return self._table.has_terms
+
     def __len__(self) -> int:
         return self._table.count(heads_among())
 
+    @property
+    def own_fields(self) -> OwnFields | None:
+        return self._configurations.of(self._table.name)
+
     def configure(self, own_fields: OwnFields | None) -> None:
-        if own_fields is not None:
-            raise embedded_only("collections have text and fields", "put documents with id, text and metadata")
+        if own_fields == self.own_fields:
+            return
+        if documents := len(self):
+            raise configured_late(documents)
+        self._configurations.set(self._table.name, own_fields)
 
     def is_chunked(self, wanted: bool | None) -> bool:
         return wanted is not False
@@ -116,26 +137,43 @@ class MilvusIndex(DocumentIndex):
             start += len(document.spans)
             before = known.get(ids[position])
             arrival = before["arrival"] if before else revision + position
-            head, others = to_rows(document, vectors_of_document, position=position, arrival=arrival, revision=revision)
+            head, others = to_rows(
+                document,
+                vectors_of_document,
+                position=position,
+                arrival=arrival,
+                revision=revision,
+                has_terms=self._table.has_terms,
+            )
             heads.append(head)
             passages += others
         self._last_us = revision + len(documents)
         for part in (*parts_of(passages, ROWS_A_CALL), *parts_of(heads, ROWS_A_CALL)):  # heads last: then all is there
             self._table.upsert(part)
         self._remove([row["row"] for rows in stored.values() for row in rows if row["number"]])
+        self._keywords.put(documents, heads)
         return revision
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
-        """Of two changes at once, by two services, one may be lost."""
+        """As `DocumentIndex`. A change that another service wrote over is made again on top of it.
+
+        One is still lost if another service reads the document before it, and writes it after it was looked at again.
+
+        Raises: Conflict: others wrote over it `TRIES` times.
+        """
         head = head_of(id_)
-        rows = current(
-            rows_of_documents(self._table, [head], [*FIELDS, "truncated", "vector"], is_latest=True).get(head, [])
-        )
-        if not rows:
-            return None
-        before = to_document(rows[0])
-        after = Document(id_, before.text, change(dict(before.metadata)), before.passages, bool(rows[0]["truncated"]))
-        return self.put([after], np.stack([to_vector(row) for row in rows]))
+        for _ in range(TRIES):
+            fields = [*FIELDS, "truncated", "vector"]
+            rows = current(rows_of_documents(self._table, [head], fields, is_latest=True).get(head, []))
+            if not rows:
+                return None
+            before, is_truncated = to_document(rows[0]), bool(rows[0]["truncated"])
+            after = Document(id_, before.text, change(dict(before.metadata)), before.passages, is_truncated)
+            revision = self.put([after], np.stack([to_vector(row) for row in rows]))
+            written = self._table.rows(listed("row", [head]), ["revision"], is_latest=True, limit=1)
+            if not written or written[0]["revision"] == revision:  # or it was deleted meanwhile
+                return revision
+        raise Conflict(f"other services changed the document {TRIES} times meanwhile; send the change again")
 
     def delete(self, ids: Sequence[str]) -> int:
         return self._delete([head_of(id_) for id_ in ids])
@@ -206,13 +244,14 @@ class MilvusIndex(DocumentIndex):
         expression = ""
         if filter_:  # {} selects everything
             expression = self._expression(filter_, deadline=Deadline.after(options.timeout_s))
-        return MilvusSearch(self._table, expression, top_k=top_k, options=options).run(queries)
+        return MilvusSearch(self._table, self._keywords, expression, top_k=top_k, options=options).run(queries)
 
     def _delete(self, heads: Sequence[str]) -> int:
         """Remove documents with all their rows, heads first: without them the others count for nothing."""
         stored = rows_of_documents(self._table, heads, PLACE, is_latest=True)
         rows = sorted((row for rows in stored.values() for row in rows), key=lambda row: row["number"])
         self._remove([row["row"] for row in rows])
+        self._keywords.remove(heads)
         return sum(row["number"] == 0 for row in rows)
 
     def _remove(self, rows: Sequence[str]) -> None:

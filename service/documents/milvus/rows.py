@@ -15,6 +15,7 @@ import orjson
 
 from service.documents.document import Document, StoredDocument, Vectors
 from service.documents.milvus.filters import searchable
+from service.documents.milvus.sparse import NO_TERMS, to_sparse
 from service.errors import InvalidInput
 
 MilvusRow = dict[str, Any]  # pymilvus' type of a row
@@ -26,14 +27,17 @@ MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
 MAX_JSON_BYTES = 65_536
 MAX_TOKENS = 4_096  # Milvus' largest ARRAY
 DIGEST_CHARS = 33
+MAX_ROWS = 16_384  # Milvus' maximum for one answer
 
 T = TypeVar("T")
 
 
 def to_rows(
-    document: Document, vectors_PD: Vectors, *, position: int, arrival: int, revision: int
+    document: Document, vectors_PD: Vectors, *, position: int, arrival: int, revision: int, has_terms: bool
 ) -> tuple[MilvusRow, list[MilvusRow]]:
     """Return a document's head and the rows of its other passages. position: in the request, for error messages.
+
+    has_terms: whether rows have sparse vectors of terms.
 
     Raises: InvalidInput: it exceeds Milvus' limits.
     """
@@ -64,7 +68,10 @@ def to_rows(
         for number, vector_D in enumerate(vectors_PD)
     ]
     spans = {"spans": [list(span) for span in document.passages]} if document.passages else {}
-    return rows[0] | {"text": document.text, "metadata": document.metadata, "passages": spans}, rows[1:]
+    head_row = rows[0] | {"text": document.text, "metadata": document.metadata, "passages": spans}
+    if not has_terms:
+        return head_row, rows[1:]
+    return head_row | {"terms": to_sparse(document.text)}, [row | {"terms": NO_TERMS} for row in rows[1:]]
 
 
 def to_document(head: MilvusRow) -> StoredDocument:

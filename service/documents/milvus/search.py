@@ -3,19 +3,25 @@
 B queries, D dims
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from service.documents.arrangement import Ranked, groups_of, of_enough_groups
-from service.documents.document import StoredDocument, Vectors, means_by_row
+from service.documents.arrangement import Ranked, first_of_groups, groups_of, of_enough_groups
+from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Condition, Scalar, to_condition
 from service.documents.interface import Filter, Match, Matches, Passage, Query, ResultOptions
+from service.documents.keywords.index import KeywordHits
 from service.documents.milvus.fields import FieldsInMemory
-from service.documents.milvus.filters import both, embedded_only, first_is, to_expression
+from service.documents.milvus.filters import both, first_is, to_expression
+from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
     FIELDS,
+    MAX_ROWS,
     PLACE,
     MilvusRow,
     chars_of,
@@ -27,15 +33,29 @@ from service.documents.milvus.rows import (
     to_vector,
 )
 from service.documents.milvus.table import MilvusTable, ScoredRows
-from service.documents.search import CHARS_A_NUMBER, Hit, arranged, check_chars, is_filter_alone, page_in_order
+from service.documents.search import (
+    CHARS_A_NUMBER,
+    DEPTH,
+    NO_WORDS,
+    Candidates,
+    Hit,
+    arranged,
+    best_of,
+    best_passage,
+    check_chars,
+    fuse,
+    is_filter_alone,
+    page_in_order,
+)
 from service.documents.store.store import NARROWER, Deadline
 from service.errors import InvalidInput
 
-MAX_ROWS = 16_384  # Milvus' maximum for one answer
 MAX_READ = 16_000  # documents whose ids or metadata are read to arrange, count or decide
 # Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, metadata, whole documents.
 IDS_A_CALL, METADATA_A_CALL, DOCUMENTS_A_CALL = 1000, 500, 200
 MORE_ROWS = 4  # factor by which to ask for more, until the rows are of enough documents
+
+T = TypeVar("T")
 
 
 class Heads:
@@ -75,9 +95,12 @@ class Heads:
 class MilvusSearch:
     """The searches of one request."""
 
-    def __init__(self, table: MilvusTable, expression: str, *, top_k: int, options: ResultOptions) -> None:
+    def __init__(
+        self, table: MilvusTable, keywords: MilvusKeywords, expression: str, *, top_k: int, options: ResultOptions
+    ) -> None:
         """expression: of the filter; empty: every document."""
         self._table = table
+        self._keywords = keywords
         self._expression = expression
         self._top_k = top_k
         self._options = options
@@ -96,18 +119,29 @@ class MilvusSearch:
 
         Raises: InvalidInput: something is asked that Milvus lacks, or too much.
         """
-        _check(queries, self._top_k)
+        self._check(queries)
         self._has_metadata |= any(query.prefer is not None for query in queries)
         try:
             if any(map(is_filter_alone, queries)):
                 return [self._listed(query) for query in queries]
+            if any(query.vector_D is None for query in queries):
+                return [self._found(query, [], 0) for query in queries]
             vectors_BD = np.asarray([query.vector_D for query in queries], np.float32)
-            asked = min(self._top_k + 1 + any(query.without is not None for query in queries), MAX_ROWS)
+            asked = min(self._depth(queries[0]) + 1 + any(query.without is not None for query in queries), MAX_ROWS)
             fields = self._fields_with(len(queries) * asked)
             hits_B = self._table.search(vectors_BD, fields=fields, limit=asked, expression=self._expression)
             return [self._found(query, hits, asked) for query, hits in zip(queries, hits_B, strict=True)]
         finally:
             self._fields.close()
+
+    def _check(self, queries: Sequence[Query]) -> None:
+        """Raises: InvalidInput: something is wanted that Milvus lacks."""
+        if any(query.words is not None for query in queries):
+            self._table.check_terms()
+        if self._top_k > MAX_ROWS:
+            raise InvalidInput(
+                f"top_k is {self._top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
+            )
 
     def _fields_with(self, rows: int) -> list[str]:
         """Return the fields to read of so many rows: a document's too, if the answer stays small."""
@@ -120,28 +154,91 @@ class MilvusSearch:
         unwanted = {"text": not self._options.text, "metadata": not (self._options.metadata or self._has_metadata)}
         return [name for name in FIELDS if not unwanted.get(name)]
 
+    def _depth(self, query: Query) -> int:
+        """Return how many results of each kind are looked for: more where both are fused."""
+        is_fused = query.vector_D is not None and query.words is not None
+        return max(self._top_k, DEPTH) if is_fused else self._top_k
+
     def _found(self, query: Query, hits: ScoredRows, asked: int) -> Matches:
+        """Find the documents of one query. hits: the nearest rows, and how many were asked for."""
         nearest_of: dict[str, MilvusRow] = {}  # the nearest row of each document
+        prefer, among = query.prefer, [self._expression]
+        if prefer is not None:
+            wanted: Filter = {prefer.field: {"in": [*prefer.values]}}
+            among.append(both(self._expression, to_expression(wanted).sure))
 
         def best(depth: int, among: str) -> Ranked:
-            first = (hits, asked) if depth == self._top_k and among == self._expression else None
+            first = (hits, asked) if depth == self._depth(query) and among == self._expression else None
             return self._nearest(query, depth, among, first, nearest_of)
 
-        def candidates(among: str) -> Ranked:
-            field = self._options.group_by
-            if field is None:
-                return best(self._top_k, among)
-            return of_enough_groups(self._fields, field, partial(best, among=among), wanted=self._top_k)
-
-        dense = candidates(self._expression)
-        found = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense, 1)]
+        dense = None if query.vector_D is None else self._candidates(query, best, among)
+        by_words = NO_WORDS if query.words is None else self._by_words(query.words, query, among)
         preferred = np.empty(0, np.int64)
-        if query.prefer is not None:
-            wanted: Filter = {query.prefer.field: {"in": [*query.prefer.values]}}
-            found += [Hit(score, row) for score, row in candidates(both(self._expression, to_expression(wanted).sure))]
+        if prefer is not None:
             preferred = self._fields.matching(to_condition(wanted))
-        page = arranged(self._fields, found, self._options, top_k=self._top_k, prefer=query.prefer, preferred=preferred)
-        return Matches(self._matches(page, query, nearest_of))
+        if query.words is None:
+            dense = dense or Candidates(())
+            found = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
+            found += [Hit(score, row) for score, row in dense.preferred]
+        else:
+            is_among = [np.ones(len(by_words.rows), np.bool_), np.isin(by_words.rows, preferred)][: len(among)]
+
+            def with_most(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
+                return best_of(self._fields, by_words.rows[among], by_words.scores[among], depth)
+
+            words = self._candidates(query, with_most, is_among)
+            vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
+            found = fuse(dense, words, by_words, lambda rows: self._cosines(rows, vector_D, nearest_of))
+        page = arranged(self._fields, found, self._options, top_k=self._top_k, prefer=prefer, preferred=preferred)
+        if query.words is None or query.vector_D is not None:
+            return Matches(self._matches(page, query, nearest_of, by_words))
+        rows, least = by_words.rows, self._options.min_score
+        if least is not None:
+            rows = rows[by_words.scores >= least]
+        field = self._options.group_by
+        matches = Matches(self._matches(page, query, nearest_of, by_words, rows))
+        matches.total = len(rows) if field is None else len(first_of_groups(self._fields, field, rows))
+        matches.is_counted = by_words.is_complete
+        return matches
+
+    def _candidates(self, query: Query, best: Callable[..., Ranked], among: Sequence[T]) -> Candidates:
+        """Return the best among all, and among those preferred; of as many groups as wanted."""
+        field, wanted = self._options.group_by, self._depth(query)
+        if field is None:
+            return Candidates(*(best(wanted, which) for which in among))
+        return Candidates(
+            *(of_enough_groups(self._fields, field, partial(best, among=which), wanted=wanted) for which in among)
+        )
+
+    def _by_words(self, words: str, query: Query, among: Sequence[str]) -> KeywordHits:
+        """Find documents by their terms. among: expressions; the first is of all."""
+        wanted = self._keywords.wanted(words, typing=query.typing)
+        fields = [*PLACE, "id", *(["metadata"] if self._has_metadata else [])]
+        found: dict[str, MilvusRow] = {}
+        is_complete = True
+        for expression in among:
+            rows, is_all = self._keywords.find(wanted, fields=fields, among=expression, top_k=self._depth(query))
+            is_complete &= is_all or expression != among[0]
+            found |= {row["head"]: row for row in rows}
+        for row in found.values():
+            self._heads.add(row)
+        self._arrange_later(list(found), {head: row["id"] for head, row in found.items()})
+        rows_N = np.array([self._row_of[head] for head in found], np.int64)
+        hits = wanted.hits([row["terms"] for row in found.values()], rows_N)
+        return replace(hits, is_complete=hits.is_complete and is_complete)
+
+    def _cosines(
+        self, rows: Collection[int], vector_D: Vectors, nearest_of: dict[str, MilvusRow]
+    ) -> tuple[Rows, Vectors]:
+        """Return the rows that exist, with the cosine of each one's best passage."""
+        heads = [self._head_of[row] for row in sorted(rows)]
+        cosines: dict[int, float] = {}
+        for head, stored in rows_of_documents(self._table, heads, [*PLACE, "vector"]).items():
+            if kept := current(stored):
+                cosine_P = np.einsum("pd,d->p", np.stack([to_vector(row) for row in kept]), vector_D)
+                cosines[self._row_of[head]] = float(cosine_P.max())
+                nearest_of[head] = kept[int(cosine_P.argmax())]
+        return np.array(list(cosines), np.int64), np.array(list(cosines.values()), np.float32)
 
     def _nearest(
         self,
@@ -221,12 +318,21 @@ class MilvusSearch:
         self._fields = FieldsInMemory(self._deadline)  # has all that match: groups are counted there
         self._arrange_later(list(ids), ids)
         rows, total = page_in_order(self._fields, None, self._options, top_k=self._top_k)
-        matches = Matches(self._matches([Hit(0.0, row) for row in rows], query, {}))
+        matches = Matches(self._matches([Hit(0.0, row) for row in rows], query, {}, NO_WORDS))
         matches.total = total
         return matches
 
-    def _matches(self, hits: Sequence[Hit], query: Query, nearest_of: dict[str, MilvusRow]) -> list[Match]:
+    def _matches(
+        self,
+        hits: Sequence[Hit],
+        query: Query,
+        nearest_of: dict[str, MilvusRow],
+        by_words: KeywordHits,
+        found: Rows | None = None,
+    ) -> list[Match]:
         """Read the documents of hits; those deleted meanwhile are left out.
+
+        found: what groups are counted in; None: all that match.
 
         Raises: InvalidInput: the documents have too many characters.
         """
@@ -235,28 +341,48 @@ class MilvusSearch:
         known = [hit for hit in hits if self._head_of[hit.row] in self._documents]
         groups = {}
         if options.group_by is not None:
-            groups = groups_of(self._fields, options.group_by, [hit.row for hit in known], condition=None)
-        matches = []
-        for hit in known:
-            head = self._head_of[hit.row]
-            document, row = self._documents[head], nearest_of.get(head)
-            passage = None
-            if row is not None and options.text and options.passage and row["number"] < len(document.passages):
-                start, stop = document.passages[row["number"]]
-                passage = Passage(document.text[start:stop], start, stop)
-            matches.append(
-                Match(
-                    None if is_filter_alone(query) else hit.score,
-                    document,
-                    hit.dense_rank,
-                    passage=passage,
-                    vector_D=self._vectors.get(head),
-                    group=groups.get(hit.row),
-                    preference=hit.preference,
-                    words={} if options.words else None,  # of keywords, which a search by vectors has none of
-                )
+            groups = groups_of(self._fields, options.group_by, [hit.row for hit in known], condition=None, found=found)
+        passages = {}
+        if options.text and options.passage and not is_filter_alone(query):
+            passages = self._passages(known, query, nearest_of, by_words)
+        return [
+            Match(
+                None if is_filter_alone(query) else hit.score,
+                self._documents[self._head_of[hit.row]],
+                hit.dense_rank,
+                hit.keywords_rank,
+                passage=passages.get(hit.row),
+                vector_D=self._vectors.get(self._head_of[hit.row]),
+                group=groups.get(hit.row),
+                preference=hit.preference,
+                words=by_words.weights if options.words else None,
             )
-        return matches
+            for hit in known
+        ]
+
+    def _passages(
+        self, hits: Sequence[Hit], query: Query, nearest_of: dict[str, MilvusRow], by_words: KeywordHits
+    ) -> dict[int, Passage]:
+        """Return the best passage of each document that has several: by vectors alone the nearest row."""
+        passages: dict[int, Passage] = {}
+        split = {
+            self._head_of[hit.row]: hit for hit in hits if self._documents[self._head_of[hit.row]].passages
+        }  # by head
+        if query.words is None:
+            for head, hit in split.items():
+                document, row = self._documents[head], nearest_of.get(head)
+                if row is not None and row["number"] < len(document.passages):
+                    start, stop = document.passages[row["number"]]
+                    passages[hit.row] = Passage(document.text[start:stop], start, stop)
+            return passages
+        for head, stored in rows_of_documents(self._table, list(split), [*PLACE, "vector"]).items():
+            document, kept, hit = self._documents[head], current(stored), split[head]
+            if len(kept) == len(document.passages):
+                has_words = query.vector_D is None or hit.keywords_rank is not None
+                terms = by_words.terms if has_words else {}
+                vectors_PD = np.stack([to_vector(row) for row in kept])
+                passages[hit.row] = best_passage(document.text, document.passages, vectors_PD, query.vector_D, terms)
+        return passages
 
     def _read(self, heads: Sequence[str]) -> None:
         options = self._options
@@ -330,15 +456,3 @@ def rows_of_documents(
         for row in rows:
             found.setdefault(row["head"], []).append(row)
     return found
-
-
-def _check(queries: Sequence[Query], top_k: int) -> None:
-    """Raises: InvalidInput: something is wanted that Milvus lacks."""
-    if any(query.typing for query in queries):
-        raise embedded_only("typing is for keywords, which are kept", "leave typing out")
-    if any(query.words is not None for query in queries):
-        raise embedded_only("keywords are kept", 'leave mode out, or send "dense"')
-    if top_k > MAX_ROWS:
-        raise InvalidInput(
-            f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
-        )

@@ -3,16 +3,16 @@
 B queries, D dims
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from service.documents.document import Vectors
 from service.documents.milvus.connection import LOAD_TIMEOUT_S, STALENESS_MS, STRONG, Clock, MilvusConnection
 from service.documents.milvus.rows import DIGEST_CHARS, MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, MilvusRow
-from service.errors import IndexUnavailable, StoreError
+from service.errors import IndexUnavailable, InvalidInput, StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 ScoredRows = list[tuple[float, MilvusRow]]  # (inner product, row)
 
@@ -27,6 +27,7 @@ class MilvusTable:
         self._fingerprint = fingerprint
         self._dim = dim
         self.is_open = False
+        self.has_terms = False  # sparse vectors of keywords; known once it is open
         self._writes = 0  # that have ended
         self._clock: Clock | None = None
 
@@ -50,14 +51,28 @@ class MilvusTable:
                 f"is described as {there['description']!r}, the service expects {description!r} (CROSSLET_MODEL); "
                 "of another version, drop it and load the documents again"
             )
+        self.has_terms = any(field["name"] == "terms" for field in there["fields"])
         if create and not call(client.list_indexes, self.name):
             # A server chooses the index itself; an operator may replace it.
             self._index("vector", index_type="FLAT" if self.connection.is_lite else "AUTOINDEX", metric_type="IP")
+            if self.has_terms:
+                self._index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
             if not self.connection.is_lite:
                 self._index_scalars()
         if create:
             call(client.load_collection, self.name, timeout=max(LOAD_TIMEOUT_S, self.connection.timeout_s))
         self.is_open = True  # what is not loaded, `MilvusConnection.call` loads
+
+    def check_terms(self) -> None:
+        """Raises: InvalidInput: the collection has no keywords."""
+        if not self.is_open:
+            self.open(create=False)
+        if not self.has_terms:
+            lacks = "it was made by an older one" if self.connection.has_keywords else "this one lacks sparse vectors"
+            raise InvalidInput(
+                f"keywords, hybrid and typing need Milvus 2.5, and {lacks} (CROSSLET_INDEX): leave mode and typing "
+                'out, or send mode "dense"'
+            )
 
     def upsert(self, rows: Sequence[MilvusRow]) -> None:
         """Insert or replace rows."""
@@ -85,12 +100,20 @@ class MilvusTable:
         )
         return [dict(row) for row in found]
 
-    def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[ScoredRows]:
+    def search(
+        self,
+        vectors_BD: Vectors | Sequence[Mapping[int, float]],
+        *,
+        fields: Sequence[str],
+        limit: int,
+        expression: str,
+        by: Literal["vector", "terms"] = "vector",
+    ) -> list[ScoredRows]:
         """Return the rows with the largest inner products, one list for each vector; ties are in any order."""
         hits_B = self._call(
             self.connection.client.search,
             data=vectors_BD,
-            anns_field="vector",
+            anns_field=by,
             filter=expression,
             limit=limit,
             output_fields=list(fields),
@@ -147,6 +170,8 @@ class MilvusTable:
         for name in ("number", "truncated", "arrival", "revision"):
             schema.add_field(name, kinds.INT64)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self._dim)
+        if self.connection.has_keywords:
+            schema.add_field("terms", kinds.SPARSE_FLOAT_VECTOR)
         create = self.connection.client.create_collection
         try:
             self.connection.call(create, self.name, schema=schema, consistency_level=STRONG)

@@ -24,9 +24,10 @@ from service.documents.interface import DocumentIndex, Query
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, Clock, MilvusConnection
 from service.documents.milvus.filters import _sortable, searchable, to_expression
+from service.documents.milvus.keywords import INTERVAL_S
 from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields
-from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
+from service.errors import Conflict, IndexUnavailable, InvalidInput, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
 from tests.service.conftest import Serve
@@ -122,24 +123,112 @@ def test_range_over_a_long_string_is_refused(index: DocumentIndex) -> None:
         search_one(index, EAST, top_k=16_385)
 
 
-@pytest.mark.parametrize(
-    ("query", "way_out"),
-    [
-        (Query(EAST, "named"), 'leave mode out, or send "dense"'),
-        (Query(words="named"), 'leave mode out, or send "dense"'),
-        (Query(words="named", typing=True), "leave typing out"),
-    ],
-)
-def test_keywords_are_refused_with_the_way_out(index: DocumentIndex, query: Query, way_out: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"beside embedded documents only; .*Milvus.*CROSSLET_INDEX.*{way_out}"):
+@pytest.mark.parametrize("query", [Query(EAST, "named"), Query(words="named"), Query(words="named", typing=True)])
+def test_an_older_milvus_refuses_keywords(server: MilvusServer, monkeypatch: pytest.MonkeyPatch, query: Query) -> None:
+    run = secrets.token_hex(16)
+    monkeypatch.setattr(MilvusConnection, "version", "2.3.5")
+    index = connect(server.url, run)
+    index.put([document("a", "named")], EAST[None])
+    assert not index.has_keywords
+    assert ids(index, EAST, top_k=1) == ["a"]
+    with pytest.raises(InvalidInput, match=r'need Milvus 2\.5, and this one lacks .*CROSSLET_INDEX.*send mode "dense"'):
         index.search_all([query], top_k=5)
+    index.close()
+    monkeypatch.setattr(MilvusConnection, "version", "2.5.1")
+    index = connect(server.url, run)
+    with pytest.raises(InvalidInput, match=r"need Milvus 2\.5, and it was made by an older one"):
+        index.search_all([query], top_k=5)
+    index.close()
 
 
-def test_own_fields_are_refused_and_none_are_taken(index: DocumentIndex) -> None:
-    with pytest.raises(InvalidInput, match="put documents with id, text and metadata"):
-        index.configure(OwnFields.parsed("{title}", None))
-    index.configure(None)
-    assert index.own_fields is None
+def test_words_that_others_change_are_counted_within_a_second(server: MilvusServer) -> None:
+    run = secrets.token_hex(16)
+    near, far = connect(server.url, run), connect(server.url, run)
+
+    def found(words: str) -> list[str]:
+        return [match.document.id for match in near.search_all([Query(words=words)], top_k=9)[0]]
+
+    near.put([document("a", "a red kettle"), document("b", "ein roter Kessel")], np.stack([EAST, NORTH]))
+    assert found("kettel") == ["a"]
+    far.put([document("a", "теплый чайник"), document("c", "綠茶 WK-1702")], np.stack([EAST, UP]))
+    far.delete(["b"])
+    time.sleep(INTERVAL_S)
+    assert [found(words) for words in ("kettle", "чайники", "绿茶", "wk1720", "kessel")] == [
+        [],
+        ["a"],
+        ["c"],
+        ["c"],
+        [],
+    ]
+    near.put([document("c", "nothing")], UP[None])
+    assert found("绿茶") == []
+    assert near.search_all([Query(words="nothing")], top_k=1)[0].total == 1
+    near.close()
+    far.close()
+
+
+def test_a_sample_of_the_newest_documents_is_counted(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = secrets.token_hex(16)
+    index = connect(server.url, run)
+    for number in range(6):
+        index.put([document(f"{number}", f"kettle number{number}")], EAST[None])
+    index.close()
+    for name, value in (("MAX_COUNTED", 3), ("OVERLAP_US", 1), ("MAX_ROWS", 2)):
+        monkeypatch.setattr(f"service.documents.milvus.keywords.{name}", value)
+    index = connect(server.url, run)
+    for words, wanted in (("number0", ["0"]), ("numbr5", ["5"]), ("kettle", ["0", "1"])):
+        matches = index.search_all([Query(words=words)], top_k=2)[0]
+        assert [match.document.id for match in matches][: len(wanted)] == wanted
+    assert not matches.is_counted
+    index.close()
+
+
+def test_a_change_that_another_service_wrote_over_is_made_again(
+    server: MilvusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = secrets.token_hex(16)
+    near, far = connect(server.url, run), connect(server.url, run)
+    near.put([document("a", n=0)], EAST[None])
+    put, others = type(near).put, [1, 2]
+
+    def overtaken(index: Any, *arguments: Any) -> int:
+        revision = put(index, *arguments)
+        if index is near and others:  # another service had read the document before, and writes it now
+            put(far, [document("a", n=0, **{f"of{others.pop()}": True})], EAST[None])
+        return revision
+
+    monkeypatch.setattr(type(near), "put", overtaken)
+    near.update_metadata("a", lambda before: {**before, "ours": True})
+    assert far.get("a").metadata == {"n": 0, "of1": True, "ours": True}
+    others += range(9)
+    with pytest.raises(Conflict, match="changed the document 5 times meanwhile"):
+        near.update_metadata("a", lambda before: {**before, "again": True})
+    near.close()
+    far.close()
+
+
+def test_others_see_a_configuration_within_a_second(server: MilvusServer) -> None:
+    run = secrets.token_hex(16)
+    near, far = connect(server.url, run), connect(server.url, run)
+    assert far.own_fields is None
+    own_fields = OwnFields.parsed("{title}. {größe}", ["price"])
+    near.configure(own_fields)
+    assert near.own_fields == own_fields
+    time.sleep(STALENESS_MS / 1000)
+    assert far.own_fields == own_fields
+    far.put([document("a")], EAST[None])
+    with pytest.raises(Conflict, match="it has 1 documents"):
+        near.configure(None)
+    longest = OwnFields.parsed("{title}", [f"{n:03}" + "ü" * 197 for n in range(100)])
+    with pytest.raises(Conflict, match="it has 1 documents"):
+        near.configure(longest)
+    near.delete(["a"])
+    near.configure(longest)
+    near.configure(None)
+    time.sleep(STALENESS_MS / 1000)
+    assert far.own_fields is None
+    near.close()
+    far.close()
 
 
 def test_what_needs_too_many_documents_says_so(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
