@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -22,7 +23,7 @@ from service.cli.index_load import BUILD, IMPORT
 from service.cli.start_trial import Use
 from service.cli.table import print_json, wants_table
 from service.documents.names import DEFAULT_NAME
-from service.errors import StartError, StoreError, StoreInUse
+from service.errors import InvalidInput, StartError, StoreError, StoreInUse
 from service.settings import Settings
 
 
@@ -157,6 +158,30 @@ def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path} now has the vectors of {model}\n")
 
 
+def copy_store(options: argparse.Namespace, settings: Settings) -> None:
+    """Copy all collections to the other engine. No service may have the local store open.
+
+    Raises: InvalidInput: both are one.  And what `copying.copy` does.
+    """
+    from service.document_index import load_collections
+    from service.model.encoder import choose_encoder
+    from service.offline.copying import copy
+    from service.offline.output import progress
+
+    if options.target == settings.index:
+        raise InvalidInput("the documents are there already: CROSSLET_INDEX names where they are, TARGET another place")
+    manifest = choose_encoder(settings.model, settings.fallback_model).encoder.manifest
+    other = Settings.model_validate({**settings.model_dump(), "index": options.target})
+    with (
+        closing(load_collections(settings, manifest)) as source,
+        closing(load_collections(other, manifest)) as target,
+        progress("copy", total=int(source.count()), unit="documents") as bar,
+    ):
+        new = copy(source, target, advance=bar.update)
+        count = int(target.count())
+    sys.stderr.write(f"{options.target} has {count} documents, {new} of them new\n")
+
+
 def back_up_store(options: argparse.Namespace, settings: Settings) -> None:
     """Copy the store to one file. A service may be writing the store meanwhile."""
     from service.offline.backup import write_backup
@@ -248,6 +273,12 @@ INDEX_SUBCOMMANDS = {
             argument("--truncated", action="store_true", help="only documents longer than the model reads"),
             argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32"),
         ],
+    ),
+    "index copy": Subcommand(
+        copy_store,
+        "copy all collections between the local store and Milvus",
+        [argument("target", metavar="TARGET", help="embedded, or milvus://host:19530/database: as CROSSLET_INDEX")],
+        Use.DOCUMENTS,
     ),
     "index stats": Subcommand(print_stats, "print what the document store holds", [COLLECTION]),
     "index report": Subcommand(

@@ -191,6 +191,13 @@ class Collection(DocumentIndex):
             row_P, vectors_PD = snapshot.vectors_of_documents(snapshot.rows_of([id_]))
         return next(iter(means_by_row(row_P, vectors_PD).values()), None)
 
+    def passage_vectors(self, ids: Sequence[str]) -> dict[str, Vectors]:
+        with self._store.snapshot() as snapshot:
+            rows = snapshot.rows_of(ids)
+            row_P, vectors_PD = snapshot.vectors_of_documents(rows)
+            id_of = snapshot.ids_of(rows)
+        return {id_of[row]: vectors_PD[row_P == row] for row in np.unique(row_P).tolist()}
+
     def page(self, request: PageRequest) -> Page:
         condition = to_condition(request.filter_) if request.filter_ else None  # {} matches everything
         with self._store.snapshot(Deadline.after(request.timeout_s)) as snapshot:

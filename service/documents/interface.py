@@ -213,6 +213,9 @@ class DocumentIndex(Protocol):
     def vector(self, id_: str) -> Vectors | None:
         """Return a document's vector, (D,) of norm 1; of several passages their mean. None: no document has the id."""
 
+    def passage_vectors(self, ids: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of each document's passages, in order, but for missing documents."""
+
     def page(self, request: PageRequest) -> Page:
         """Return the next documents in the order of first insertion."""
 

@@ -30,7 +30,7 @@ ARROWS = {
     "service.documents.milvus": DOCUMENT_TYPES
     | {
         *("service.documents.interface", "service.documents.search", "service.documents.store"),
-        *("service.documents.arrangement", "service.documents.collections"),
+        *("service.documents.arrangement", "service.documents.collections", "service.documents.keywords"),
     },
     "service.documents": {"service.blending", "service.invisible", "service.process.files", "service.spelling"},
     "service.api": {

@@ -196,6 +196,11 @@ class MilvusIndex(DocumentIndex):
     def vector(self, id_: str) -> Vectors | None:
         return vectors_of(self._table, [head_of(id_)]).get(head_of(id_))
 
+    def passage_vectors(self, ids: Sequence[str]) -> dict[str, Vectors]:
+        rows_of = rows_of_documents(self._table, [head_of(id_) for id_ in ids], [*PLACE, "id", "vector"])
+        kept = [rows for stored in rows_of.values() if (rows := current(stored))]
+        return {rows[0]["id"]: np.stack([to_vector(row) for row in rows]) for rows in kept}
+
     def page(self, request: PageRequest) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
         limit = min(request.limit, MAX_ROWS // 10 - 1)
