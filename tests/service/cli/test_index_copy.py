@@ -65,5 +65,5 @@ def test_a_store_goes_to_milvus_and_back(crosslet: Crosslet, tmp_path: Path, mon
     monkeypatch.setenv("CROSSLET_INDEX", f"milvus+lite://{tmp_path}/other.db")
     build(crosslet, with_others, "--collection", "shop")
     monkeypatch.delenv("CROSSLET_INDEX")
-    refused = crosslet("index", "copy", f"milvus+lite://{tmp_path}/other.db", status=1).err
+    refused = crosslet("index", "copy", f"milvus+lite://{tmp_path}/other.db", status=2).err
     assert "collection shop: text and fields are set while a collection is empty" in refused
