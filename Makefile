@@ -37,8 +37,8 @@ test-slow: $(DEV)/.installed  ## the tests that take minutes: training end to en
 	$(DEV)/bin/python -m pytest -n $(JOBS) --dist loadfile -m slow $(ARGS)
 
 test-milvus: $(DEV)/.installed .venv-milvus/.installed  ## the tests against a Milvus 2.3 server, which is installed (260 MB) and started; no root
-	@# In a network of its own, which has loopback alone: the server listens on every address.
-	unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh $(DEV)/bin/python -m pytest -m milvus $(ARGS)
+	@# In a network of its own, which has loopback alone: the server listens on every address. And with mounts of its own.
+	unshare --net --mount --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh $(DEV)/bin/python -m pytest -m milvus $(ARGS)
 
 lint: $(DEV)/.installed  ## style, import rules and types
 	$(DEV)/bin/ruff check .

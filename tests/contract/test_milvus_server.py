@@ -4,21 +4,23 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from service.document_index import load_collection
 from service.documents.document import Document
-from service.documents.interface import DocumentIndex
-from service.errors import IndexUnavailable, StartError
+from service.documents.interface import DocumentIndex, Query
+from service.errors import IndexUnavailable, InvalidInput, StartError, StorageFull
 from tests.contract.milvus_standalone import START_TIMEOUT_S, MilvusStandalone, manifest_of
 from tests.service.documents.oracle import search_one
 from tests.service.documents.stores import EAST, count, ids, put
 
 pytestmark = pytest.mark.milvus
 BATCH = 20
+ROUNDS = 10
 
 
 def index_is_away(index: DocumentIndex, reasons: list[str]) -> bool:
@@ -92,27 +94,81 @@ def test_a_wrong_token_is_one_sentence_without_it(standalone: MilvusStandalone) 
     assert "b4d" not in str(caught.value)
 
 
-@pytest.mark.timeout(2 * START_TIMEOUT_S)
-def test_a_killed_server_loses_no_answered_put(standalone: MilvusStandalone) -> None:
-    """SIGKILL under puts; then the server starts, and requests wait or say why."""
+def test_a_server_without_sparse_vectors_refuses_keywords(two: tuple[DocumentIndex, DocumentIndex]) -> None:
+    index, _ = two
+    put(index, {"a": EAST})
+    if index.has_keywords:
+        assert [match.document.id for match in index.search_all([Query(words="a")], top_k=1)[0]] == ["a"]
+        return
+    for query in (Query(words="a"), Query(EAST, "a"), Query(words="a", typing=True)):
+        with pytest.raises(InvalidInput, match=r"need Milvus 2\.5, and this one lacks sparse vectors"):
+            index.search_all([query], top_k=1)
+
+
+def test_changes_of_two_services_at_once_are_all_kept(two: tuple[DocumentIndex, DocumentIndex]) -> None:
+    one, other = two
+    for _ in range(ROUNDS):
+        put(one, {"a": EAST})
+        with ThreadPoolExecutor(2) as pool:
+            changes = [
+                pool.submit(index.update_metadata, "a", lambda before, name=name: {**before, name: 1})
+                for name, index in {"x": one, "y": other}.items()
+            ]
+            assert all(change.result() for change in changes)
+        assert one.documents_of(["a"])["a"].metadata.keys() == {"x", "y"}
+
+
+def test_a_slow_server_is_waited_for_and_a_dead_one_not(standalone: MilvusStandalone) -> None:
     if not standalone.token:
-        pytest.skip("the server of CROSSLET_TEST_MILVUS is not ours to kill")
+        pytest.skip("the server of CROSSLET_TEST_MILVUS is not ours to stop")
+    index = load_collection(standalone.settings(index_timeout_s=10), manifest_of("ab" + secrets.token_hex(7)))
+    put(index, {"a": EAST})
+    with standalone.slowed():
+        for number in range(3):
+            put(index, {f"{number}": EAST})
+            assert len(ids(index, EAST, 10)) == number + 2
+    reasons: list[str] = []
+    with standalone.stopped():
+        assert index_is_away(index, reasons)
+    assert "CROSSLET_INDEX_TIMEOUT_S" in reasons[0]
+    until = time.monotonic() + START_TIMEOUT_S
+    while index_is_away(index, reasons):
+        assert time.monotonic() < until
+    assert put(index, {"b": EAST})
+    assert len(index) == 5
+    index.close()
+
+
+@pytest.mark.timeout(2 * START_TIMEOUT_S)
+@pytest.mark.parametrize("fault", ["killed", "full disk"])
+def test_a_fault_loses_no_answered_put(standalone: MilvusStandalone, fault: str) -> None:
+    """SIGKILL under puts, or no room for them; then the server is well again, and requests wait or say why."""
+    if not standalone.token or (fault == "full disk" and not standalone.has_own_disk):
+        pytest.skip("the server of CROSSLET_TEST_MILVUS is not ours to kill, or no disk may be mounted")
     index = load_collection(standalone.settings(index_timeout_s=5), manifest_of("ee" + secrets.token_hex(7)))
     vectors_ND, answered = np.stack([EAST] * BATCH), 0
+    length = 10 if fault == "killed" else 50_000
+
+    def text_of(number: int) -> str:
+        return f"text {number}".ljust(length)
 
     def put_next() -> None:
         numbers = range(answered * BATCH, (answered + 1) * BATCH)
-        index.put([Document(f"{number}", f"text {number}", {"n": number}) for number in numbers], vectors_ND)
+        index.put([Document(f"{number}", text_of(number), {"n": number}) for number in numbers], vectors_ND)
 
-    killer = threading.Timer(3, standalone.kill)
-    killer.start()
-    with suppress(IndexUnavailable):
-        while True:
-            put_next()
-            answered += 1
-    killer.join()
-    assert answered
-    standalone.start()
+    put_next()
+    answered += 1
+    fails = pytest.raises((IndexUnavailable, StorageFull), match="CROSSLET_INDEX")
+    with standalone.full_disk() if fault == "full disk" else nullcontext():
+        killer = threading.Timer(3, standalone.kill if fault == "killed" else lambda: None)
+        killer.start()
+        with fails:
+            while True:
+                put_next()
+                answered += 1
+        killer.join()
+    if not standalone.is_running:
+        standalone.start()
     reasons: list[str] = []
     until = time.monotonic() + START_TIMEOUT_S
     while index_is_away(index, reasons):
@@ -120,7 +176,7 @@ def test_a_killed_server_loses_no_answered_put(standalone: MilvusStandalone) -> 
     assert all("CROSSLET_INDEX" in reason for reason in reasons)
     stored = index.documents_of([f"{number}" for number in range(answered * BATCH)])
     assert {id_: document.text for id_, document in stored.items()} == {
-        f"{number}": f"text {number}" for number in range(answered * BATCH)
+        f"{number}": text_of(number) for number in range(answered * BATCH)
     }
     assert put(index, {"new": EAST})
     assert index.get("new") is not None

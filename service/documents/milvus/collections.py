@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from service.documents.collections import Collections
 from service.documents.document import Document, StoredDocument, Vectors
@@ -91,10 +92,11 @@ class MilvusCollections(Collections):
         replaced: StoredDocument | None = None,
     ) -> int:
         """Put documents into a collection, which is made if there is none, and stays: others may have put some, too."""
-        self._check_unchanged(name, own_fields, replaced)
         if self._find(name) is None:
             self._make(name)
-        return self.of(name).put(documents, vectors_PD)
+        with nullcontext() if replaced is None else self.of(name).changing(replaced.id):
+            self._check_unchanged(name, own_fields, replaced)
+            return self.of(name).put(documents, vectors_PD)
 
     def count(self) -> float:
         """Return the documents of all collections; NaN while Milvus is away."""

@@ -1,12 +1,13 @@
 """Documents on a Milvus server, with the guarantees of the embedded collection.
 
-No state that these need is kept between calls: any number of service processes may share one Milvus.
+Of what these need only counts of words are kept between calls: any number of services may share one Milvus.
 P passages, D dims
 """
 
+import random
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import groupby
 
 import numpy as np
@@ -29,6 +30,7 @@ from service.documents.milvus.filters import both, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
     FIELDS,
+    MARK,
     MAX_ROWS,
     PLACE,
     chars_of,
@@ -37,6 +39,7 @@ from service.documents.milvus.rows import (
     listed,
     parts_of,
     to_document,
+    to_mark,
     to_rows,
     to_vector,
 )
@@ -55,7 +58,9 @@ from service.documents.own_fields import OwnFields, configured_late
 from service.documents.store.store import Deadline
 from service.errors import Conflict, InvalidInput
 
-TRIES = 5  # of a change that other services write over
+TRIES = 8  # of a change that meets those of other services
+WAIT_S = (0.1, 0.4)  # between them, times how many there were
+MARK_S = 60
 ROWS_A_CALL = 128  # to stay far below Milvus' message limit of 64 MB
 LATEST = 2**63 - 1
 
@@ -150,30 +155,48 @@ class MilvusIndex(DocumentIndex):
         self._last_us = revision + len(documents)
         for part in (*parts_of(passages, ROWS_A_CALL), *parts_of(heads, ROWS_A_CALL)):  # heads last: then all is there
             self._table.upsert(part)
-        self._remove([row["row"] for rows in stored.values() for row in rows if row["number"]])
+        self._remove([row["row"] for rows in stored.values() for row in rows if 0 < row["number"] < MARK])
         self._keywords.put(documents, heads)
         return revision
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
-        """As `DocumentIndex`. A change that another service wrote over is made again on top of it.
-
-        One is still lost if another service reads the document before it, and writes it after it was looked at again.
-
-        Raises: Conflict: others wrote over it `TRIES` times.
-        """
+        """As `DocumentIndex`. Raises: Conflict: as `changing`."""
         head = head_of(id_)
-        for _ in range(TRIES):
+        with self.changing(id_):
             fields = [*FIELDS, "truncated", "vector"]
             rows = current(rows_of_documents(self._table, [head], fields, is_latest=True).get(head, []))
             if not rows:
                 return None
             before, is_truncated = to_document(rows[0]), bool(rows[0]["truncated"])
             after = Document(id_, before.text, change(dict(before.metadata)), before.passages, is_truncated)
-            revision = self.put([after], np.stack([to_vector(row) for row in rows]))
-            written = self._table.rows(listed("row", [head]), ["revision"], is_latest=True, limit=1)
-            if not written or written[0]["revision"] == revision:  # or it was deleted meanwhile
-                return revision
-        raise Conflict(f"other services changed the document {TRIES} times meanwhile; send the change again")
+            return self.put([after], np.stack([to_vector(row) for row in rows]))
+
+    @contextmanager
+    def changing(self, id_: str) -> Iterator[None]:
+        """Keep other services from changing a document after what they read of it; puts and deletes do not wait.
+
+        Milvus has no conditional write, so each leaves a mark, and then looks for others' marks. Of two at once at
+        least one sees the other's: it takes its own away and tries again. A mark that a dead service left counts for
+        `MARK_S`.
+
+        Raises: Conflict: others change it all the time.
+        """
+        head = head_of(id_)
+        for tried in range(TRIES):
+            mark = to_mark(head, self._table.dim, time.time_ns() // 1000, has_terms=self._table.has_terms)
+            self._table.upsert([mark])
+            try:
+                among = f"{listed('head', [head])} and number == {MARK}"
+                marks = self._table.rows(among, ["row", "arrival"], is_latest=True, limit=MAX_ROWS)
+                since = mark["arrival"] - MARK_S * 1_000_000
+                self._remove([row["row"] for row in marks if row["arrival"] < since])
+                if not any(row["row"] != mark["row"] and row["arrival"] >= since for row in marks):
+                    yield
+                    return
+            finally:
+                self._remove([mark["row"]])
+            time.sleep(random.uniform(*WAIT_S) * (tried + 1))  # noqa: S311 - so that both do not meet again
+        raise Conflict("other services change the document all the time; send the change again")
 
     def delete(self, ids: Sequence[str]) -> int:
         return self._delete([head_of(id_) for id_ in ids])

@@ -1,10 +1,12 @@
 """Converts documents to Milvus rows and back, within Milvus' limits. A row is a passage of a document.
 
 A document's first row, its head, has number 0, text and metadata; it is written last, so that it makes a put visible.
-The others count while they have its revision. Rows are found by digests: no expression quotes a user's text.
+The others count while they have its revision; marks never do. Rows are found by digests: no expression quotes a user's
+text.
 """
 
 import hashlib
+import secrets
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -27,6 +29,7 @@ MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
 MAX_JSON_BYTES = 65_536
 MAX_TOKENS = 4_096  # Milvus' largest ARRAY
 DIGEST_CHARS = 33
+MARK = 2**40  # the number of a row that is a mark
 MAX_ROWS = 16_384  # Milvus' maximum for one answer
 
 T = TypeVar("T")
@@ -72,6 +75,13 @@ def to_rows(
     if not has_terms:
         return head_row, rows[1:]
     return head_row | {"terms": to_sparse(document.text)}, [row | {"terms": NO_TERMS} for row in rows[1:]]
+
+
+def to_mark(head: str, dim: int, now_us: int, *, has_terms: bool) -> MilvusRow:
+    """Return the row that says that a service changes a document: of no revision, so it counts as no passage."""
+    nothing, vector_1D = Document("", "", {}), np.zeros((1, dim), np.float32)
+    mark, _ = to_rows(nothing, vector_1D, position=0, arrival=now_us, revision=0, has_terms=has_terms)
+    return mark | {"row": _digest(head, secrets.token_hex(8)), "head": head, "number": MARK}
 
 
 def to_document(head: MilvusRow) -> StoredDocument:

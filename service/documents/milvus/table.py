@@ -25,7 +25,7 @@ class MilvusTable:
         self.connection = connection
         self.name = name
         self._fingerprint = fingerprint
-        self._dim = dim
+        self.dim = dim
         self.is_open = False
         self.has_terms = False  # sparse vectors of keywords; known once it is open
         self._writes = 0  # that have ended
@@ -45,7 +45,7 @@ class MilvusTable:
         there = call(client.describe_collection, self.name)
         dims = [field["params"].get("dim") for field in there["fields"] if field["name"] == "vector"]
         has_rows = any(field["name"] == "head" for field in there["fields"])
-        if dims != [self._dim] or not has_rows or there["description"] not in {"", description}:
+        if dims != [self.dim] or not has_rows or there["description"] not in {"", description}:
             raise StoreError(
                 f"collection {self.name} of Milvus at {self.connection.shown} belongs to another model or version: it "
                 f"is described as {there['description']!r}, the service expects {description!r} (CROSSLET_MODEL); "
@@ -169,7 +169,7 @@ class MilvusTable:
             schema.add_field(name, kinds.JSON)
         for name in ("number", "truncated", "arrival", "revision"):
             schema.add_field(name, kinds.INT64)
-        schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self._dim)
+        schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)
         if self.connection.has_keywords:
             schema.add_field("terms", kinds.SPARSE_FLOAT_VECTOR)
         create = self.connection.client.create_collection
