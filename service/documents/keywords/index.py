@@ -18,7 +18,8 @@ import orjson
 
 from service.documents.document import Rows
 from service.documents.filters import FILTERABLE, Condition
-from service.documents.keywords.near import LATIN, Vocabulary, language_of
+from service.documents.keywords.hangul import completions, is_syllable, keys
+from service.documents.keywords.near import COMPLETIONS, LAST, LATIN, Vocabulary, language_of, nearest, weight_of
 from service.documents.keywords.terms import (
     SHORTEST_LISTED,
     document_terms,
@@ -46,8 +47,18 @@ DOCUMENTS_ASKED = 20  # for their languages
 MAX_LANGUAGES = 100  # of a collection
 MAX_INFLECTED = 4  # of a query's words: the longest
 MAX_STEMS = 24  # of these words, each in the languages it may be of
+MOST_HANGUL = 200  # beginnings of terms to choose from
 MAX_MADE = 32  # tables for reading occurrences, each of one collection, that a connection keeps
 MADE = "SELECT name FROM temp.sqlite_schema WHERE name GLOB 'occurrences_*' ORDER BY rowid"
+EXISTING = """
+WITH RECURSIVE there (term) AS (
+    SELECT (SELECT substr(term, 1, ?3) FROM {0} WHERE term >= ?1 AND term < ?2 LIMIT 1)
+    UNION ALL
+    SELECT (SELECT substr(term, 1, ?3) FROM {0} WHERE term >= there.term || char(1114111) AND term < ?2 LIMIT 1)
+    FROM there WHERE there.term IS NOT NULL
+)
+SELECT term FROM there WHERE term IS NOT NULL LIMIT ?4
+"""  # the beginnings of terms in a range, each once, without reading all their occurrences
 COMMONEST = "GROUP BY value ORDER BY count(*) DESC, value LIMIT 2"
 DISTINCT = """
 WITH RECURSIVE listed (value) AS (
@@ -159,7 +170,7 @@ class Plan:
             rows,
             np.bincount(at_P, score_P, len(rows)) / ((K1 + 1) * total),
             np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
-            terms={**self.words} | {one.term: False for one in self.near},
+            terms={**self.words} | {one.term: one.is_start for one in self.near},
             weights={one.term: one.weight * one.idf for one in [*self.near, *self.known]},
             is_complete=self.is_complete and len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,
         )
@@ -303,13 +314,7 @@ class KeywordIndex:
         Reads rows from the index itself: FTS5's `bm25` looks a document's length up anew for each term, which takes
         most of its time. One string of all rows takes a third of the time of an object each.
         """
-        schema = "temp" if self.is_temporary else "main"
-        made = [name for (name,) in self._connection.execute(MADE)]
-        if self._occurrences not in made:
-            for name in made[:1] if len(made) >= MAX_MADE else []:  # of a collection that may be gone
-                self._connection.execute(f"DROP TABLE temp.{name}")
-            create = f"CREATE VIRTUAL TABLE temp.{self._occurrences} USING fts5vocab"
-            self._connection.execute(f"{create}({schema}, {self.table}, instance)")
+        self._read_occurrences()
         where, wanted = ("", ()) if condition is None else (f" AND {condition.sql}", condition.values)
         found = [NO_ROWS]
         for is_start, is_term in ((False, "term = value"), (True, "term >= value AND term < value || char(1114111)")):
@@ -325,6 +330,16 @@ class KeywordIndex:
         beyond = np.flatnonzero(place_P == 0)[MAX_POSTINGS:]  # other terms are in fewer documents
         number_P, place_P, times_P = (np.delete(array_P, beyond) for array_P in (number_P, place_P, times_P))
         return place_P, number_P >> PLACE_BITS, times_P
+
+    def _read_occurrences(self) -> None:
+        """Make the table that reads occurrences, unless this connection has it."""
+        schema = "temp" if self.is_temporary else "main"
+        made = [name for (name,) in self._connection.execute(MADE)]
+        if self._occurrences not in made:
+            for name in made[:1] if len(made) >= MAX_MADE else []:  # of a collection that may be gone
+                self._connection.execute(f"DROP TABLE temp.{name}")
+            create = f"CREATE VIRTUAL TABLE temp.{self._occurrences} USING fts5vocab"
+            self._connection.execute(f"{create}({schema}, {self.table}, instance)")
 
     def _lengths(self, rows: Rows) -> npt.NDArray[np.float64]:
         """Return how many terms documents have, as shares of the mean. Raises: Damaged: FTS5's numbers are."""
@@ -371,6 +386,7 @@ class KeywordIndex:
         near: dict[tuple[str, str], float] = {}
         for word in counts.keys() & typed:
             near |= {(word, term): weight for term, weight in self._vocabulary.completions(word).items()}
+            near |= {(word, term): weight for term, weight in self._hangul(word).items()}
         completed = {word for word, _ in near}
         for word in spelled:
             if not counts[word] and word not in completed:
@@ -381,11 +397,26 @@ class KeywordIndex:
         look_ups: list[LookUp] = []
         room = MAX_NEAR_POSTINGS
         for (word, term), weight in sorted(near.items(), key=lambda item: (-item[1], item[0])):
-            count = self._count(f'"{term}"', room + 1)
+            is_start = len(term) == 1
+            count = self._count(_match(term, {term: is_start}), room + 1)
             if count <= room:
                 room -= count
-                look_ups.append(LookUp(word, term, _idf(count, documents), weight))
+                look_ups.append(LookUp(word, term, _idf(count, documents), weight, is_start=is_start))
         return look_ups
+
+    def _hangul(self, typed: str) -> dict[str, float]:
+        """Return up to COMPLETIONS terms that syllables may become while they are typed, with weights below 1."""
+        if not all(map(is_syllable, typed)):
+            return {}
+        self._read_occurrences()
+        weights: dict[str, float] = {}
+        for terms in completions(typed):
+            values = (terms[0], terms[-1] + LAST, len(terms[0]), MOST_HANGUL)
+            there = {term for (term,) in self._connection.execute(EXISTING.format(self._occurrences), values)}
+            for term in there.intersection(terms) - {typed}:
+                lengths = len(keys(term)), len(keys(typed))
+                weights[term] = weight_of(max(lengths), abs(lengths[0] - lengths[1]))
+        return nearest(weights, COMPLETIONS)
 
     def _in_languages(self, words: Sequence[str], counts: Mapping[str, int]) -> list[tuple[str, str]]:
         """Return the first words with the languages they may be of: what the script tells, else what documents say.

@@ -61,20 +61,20 @@ class Vocabulary:
             if (distance := edits(word, term, most)) <= most:
                 # Another digit is another part; digits in another order are a slip.
                 is_other = has_digit(word) and len(word) == len(term) and sorted(word) != sorted(term)
-                weights[term] = _weight(max(len(word), len(term)), distance + is_other)
+                weights[term] = weight_of(max(len(word), len(term)), distance + is_other)
         for term in self._with_part(word):
-            weights[term] = max(weights.get(term, 0), _weight(len(term), len(term) - len(word)))
+            weights[term] = max(weights.get(term, 0), weight_of(len(term), len(term) - len(word)))
         for term in self._parts_of(word):
-            weights[term] = max(weights.get(term, 0), _weight(len(word), len(word) - len(term)))
+            weights[term] = max(weights.get(term, 0), weight_of(len(word), len(word) - len(term)))
         weights.pop(word, None)
-        return _first(weights, NEAR_TERMS)
+        return nearest(weights, NEAR_TERMS)
 
     def completions(self, start: str) -> dict[str, float]:
         """Return up to COMPLETIONS terms that begin with what was typed, the shortest, with weights below 1."""
         terms = f"SELECT term FROM {self.table} WHERE term > ? AND term < ? LIMIT {MOST_LOOKED_AT}"  # noqa: S608
         query = f"SELECT term FROM ({terms}) ORDER BY length(term), term LIMIT {COMPLETIONS}"  # noqa: S608
         shortest = self._terms(query, start, start + LAST)
-        return {term: _weight(len(term), len(term) - len(start)) for term in shortest}
+        return {term: weight_of(len(term), len(term) - len(start)) for term in shortest}
 
     def forms(self, word: str, language: str) -> dict[str, float]:
         """Return terms with a word's stem in one of LANGUAGES, with weights below 1."""
@@ -202,11 +202,12 @@ def _transposed(word: str, border: int) -> str:
     return word[: border - 1] + word[border] + word[border - 1] + word[border + 1 :]
 
 
-def _weight(length: int, missing: int) -> float:
+def weight_of(length: int, missing: int) -> float:
     """Return the weight of a term by how many characters agree."""
     share = max(0, length - missing) / length
     return MOST_WEIGHT * math.pow(share, NEARNESS)
 
 
-def _first(weights: dict[str, float], most: int) -> dict[str, float]:
+def nearest(weights: dict[str, float], most: int) -> dict[str, float]:
+    """Return the terms with the most weight."""
     return dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:most])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 
+from service.documents.keywords.hangul import is_syllable
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
 from service.invisible import INVISIBLE
 
@@ -159,7 +160,8 @@ def typed_terms(text: str) -> list[str]:
         return []
     *_, last = ["", *fold(text).split(" ")]
     joined = _patterns(is_ascii=False).separator.sub("", last)
-    return [term for term in dict.fromkeys(document_terms(last)) if len(term) > 1 and joined.endswith(term)]
+    terms = dict.fromkeys(document_terms(last))
+    return [term for term in terms if (len(term) > 1 or is_syllable(term)) and joined.endswith(term)]
 
 
 def has_digit(term: str) -> bool:
