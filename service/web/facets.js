@@ -24,6 +24,9 @@ export function outdateFacets() {
   counted = "";
 }
 
+/** The fields that were seen. */
+export const fieldNames = () => [...types.keys()];
+
 /** Forget the fields of another collection. */
 export function forgetFacets() {
   running?.abort();

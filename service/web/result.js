@@ -9,21 +9,32 @@ export const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine cond
 
 /**
  * result: as the API gives it; a document that was not searched for has no score.
- * narrow: called with a field and its value when the visitor wants only documents that have it.  edit: with an id.
+ * narrow: called with a field and its value when the visitor wants only documents that have it.  ungroup: likewise,
+ * with the field `groupBy`.  edit: with an id.
  */
-export function resultItem(result, { rank, isDoubtful, narrow, edit }) {
+export function resultItem(result, { rank, isDoubtful, groupBy, narrow, ungroup, edit }) {
   const fields = Object.entries(result.metadata ?? {});
   const chips = [idChip(result.id), ...fields.map(([field, value]) => chip(field, value, narrow))];
   const label = t("result.edit", { id: result.id });
+  const group = groupOf(result, groupBy, ungroup);
   const button = el("button", { type: "button", className: "link edit", "aria-label": label }, t("result.change"));
   button.addEventListener("click", () => edit(result.id));
   return el(
     "li",
     { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score ?? "") },
     el("span", { className: "rank", "aria-hidden": "true" }, String(rank)),
-    el("div", { className: "document" }, ...textOf(result), el("ul", { className: "chips" }, ...chips)),
-    el("div", { className: "score" }, ...(result.score === undefined ? [] : bar(result.score)), button),
+    el("div", { className: "document" }, ...textOf(result), el("ul", { className: "chips" }, ...chips), group),
+    el("div", { className: "score" }, ...((result.score ?? null) === null ? [] : bar(result.score)), button),
   );
+}
+
+/** How many documents the result stands for, to see them all; null: for itself. */
+function groupOf({ group, group_size: n }, groupBy, ungroup) {
+  if (!(n > 1)) return null;
+  const words = t("result.group", { n, field: groupBy, value: readable(group) });
+  const button = el("button", { type: "button", className: "link" }, words);
+  button.addEventListener("click", () => ungroup(groupBy, group));
+  return button;
 }
 
 function textOf(result) {

@@ -5,7 +5,7 @@ import { chosen, chosenName, route } from "./collections.js";
 import { command, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { editDocument } from "./edit.js";
-import { forgetFacets, outdateFacets, showFacets } from "./facets.js";
+import { fieldNames, forgetFacets, outdateFacets, showFacets } from "./facets.js";
 import { parse } from "./json.js";
 import { place, setPlace } from "./place.js";
 import { resultItem } from "./result.js";
@@ -17,8 +17,14 @@ const PAUSE_MS = 350; // from the last key to the answer of the chosen mode
 const TYPING = { byKeywords: true, isTyping: true };
 const PAUSED = { isTyping: true };
 const ASKED = {};
+const SORTED = 100; // best results of a query to sort
+const LANGUAGE = "lang"; // the field of the documents' language
 // What the address has of the form.
-const FIELDS = { q: "query", mode: "mode", filter: "filter", min: "min-score", score: "own-score", k: "top-k" };
+const FIELDS = {
+  ...{ q: "query", mode: "mode", filter: "filter", min: "min-score", score: "own-score", k: "top-k" },
+  ...{ group: "group-by", sort: "sort-by" },
+};
+const FLAGS = ["rerank", "prefer"];
 
 const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
 const hasKeywords = modes.length > 1; // where Milvus keeps documents there are none
@@ -47,10 +53,10 @@ export function startSearch({ onChange }) {
   byId("more").addEventListener("click", () => run(last.stage, shown));
   byId("search-curl").addEventListener("click", () => {
     if (filterOf() === null) return;
-    showCommand(isBlank() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
+    showCommand(isList() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
   });
   byId("filter").addEventListener("input", filterOf);
-  for (const id of ["top-k", "min-score", "own-score", "mode", "filter", "rerank"]) {
+  for (const id of [...Object.values(FIELDS).filter((id) => id !== "query"), ...FLAGS]) {
     byId(id).addEventListener("change", () => byId("search-form").reportValidity() && ask());
   }
   byId("min-score").addEventListener("change", showOwnScore);
@@ -77,7 +83,6 @@ function showInfo(given) {
   const n = chosen(info).documents;
   show(byId("search-empty"), n === 0);
   byId("query").placeholder = n === 0 ? t("search.query") : t("search.placeholder", { n });
-  const kept = byId("min-score").value;
   const { all, ...languages } = minScores();
   const recommended = Object.entries(languages).map(([code, least]) => [languageName(code), least]);
   recommended.sort(([one], [other]) => one.localeCompare(other));
@@ -85,12 +90,38 @@ function showInfo(given) {
   const group = el("optgroup", { label: t("search.recommended") });
   group.append(...recommended.map(([name, least]) => option(least, `${name} · ${score(least)}`)));
   const parts = [option("", t("search.noMinimum")), group, option(OWN, t("search.ownMinimum"))];
-  byId("min-score").replaceChildren(...parts.filter((part) => part !== group || recommended.length > 0));
-  byId("min-score").value = kept;
+  fill(byId("min-score"), parts.filter((part) => part !== group || recommended.length > 0));
   showOwnScore();
+  showFields();
 }
 
 const option = (value, textContent) => el("option", { value: String(value), textContent });
+
+function fill(menu, options) {
+  const kept = menu.value;
+  menu.replaceChildren(...options);
+  menu.value = kept;
+}
+
+/** Offer the fields to group and to sort by; without any, the page has neither menu. */
+function showFields() {
+  const used = [byId("group-by").value, sorting()?.field].filter(Boolean);
+  const names = [...new Set([...fieldNames(), ...used])].sort();
+  const orders = (field) => [
+    option(`asc:${field}`, t("search.asc", { field })),
+    option(`desc:${field}`, t("search.desc", { field })),
+  ];
+  fill(byId("group-by"), [option("", t("search.noGroups")), ...names.map((name) => option(name, name))]);
+  fill(byId("sort-by"), [option("", t("search.unsorted")), ...names.flatMap(orders)]);
+  for (const id of ["group-by", "sort-by"]) show(byId(id).parentElement, names.length > 0);
+  show(byId("prefer-field"), names.includes(LANGUAGE) || byId("prefer").checked);
+}
+
+/** The field and the order of the results, or null. */
+function sorting() {
+  const [, order, field] = /^(asc|desc):(.*)$/s.exec(byId("sort-by").value) ?? [];
+  return field === undefined ? null : { order, field };
+}
 
 /** The recommended scores; they are of the model's own space. */
 const minScores = () => (info.document_space === null ? info.min_scores : {});
@@ -115,23 +146,36 @@ function filterOf() {
 }
 
 const isBlank = () => byId("query").value.trim() === "";
+const isList = () => isBlank() && byId("group-by").value === "" && sorting() === null;
+const sortK = () => Math.min(Math.max(SORTED, Number(byId("top-k").value)), info.limits.max_top_k);
 const looksForWords = () => hasKeywords && byId("mode").value !== "dense";
 const reranks = () => Boolean(info?.reranker) && byId("rerank").checked;
 
 /** The body of a search, from the form. */
-function request({ byKeywords, isTyping }, offset, hasHighlights = hasKeywords) {
+function request(stage, offset, hasHighlights = hasKeywords) {
+  const fields = isBlank() ? {} : question(stage, hasHighlights);
+  fields.top_k = Number(byId("top-k").value);
+  if (offset > 0) fields.offset = offset;
+  if (byId("group-by").value) fields.group_by = byId("group-by").value;
+  const by = sorting();
+  if (by !== null) fields.sort = [{ [by.field]: by.order }];
+  if (by !== null && !isBlank()) fields.sort_k = sortK();
+  const filter = byId("filter").value.trim() || (isBlank() ? "{}" : "");
+  // As typed: a number may have more digits than JavaScript keeps.
+  return filter ? `${JSON.stringify(fields).slice(0, -1)},"filter":${filter}}` : JSON.stringify(fields);
+}
+
+function question({ byKeywords, isTyping }, hasHighlights) {
   const least = byId("min-score").value === OWN ? byId("own-score").value : byId("min-score").value;
   const mode = byKeywords ? "keywords" : byId("mode").value;
-  const fields = { query: byId("query").value, top_k: Number(byId("top-k").value) };
-  if (offset > 0) fields.offset = offset;
+  const fields = { query: byId("query").value };
   if (least !== "" && mode === byId("mode").value) fields.min_score = Number(least);
   if (mode) fields.mode = mode;
   if (isTyping && looksForWords()) fields.typing = true;
   if (reranks() && !byKeywords) fields.rerank = true;
+  if (byId("prefer").checked) fields.prefer = "auto";
   if (hasHighlights) fields.include = ["text", "metadata", "highlights"];
-  const filter = byId("filter").value.trim();
-  // As typed: a number may have more digits than JavaScript keeps.
-  return filter ? `${JSON.stringify(fields).slice(0, -1)},"filter":${filter}}` : JSON.stringify(fields);
+  return fields;
 }
 
 function listRoute(cursor = null) {
@@ -169,6 +213,7 @@ function remember({ settles }) {
     if (isUsed && byId(id).value !== defaults[id]) fields.set(name, byId(id).value);
   }
   if (reranks()) fields.set("rerank", "");
+  if (byId("prefer").checked) fields.set("prefer", "");
   if (chosenName()) fields.set("collection", chosenName());
   setPlace({ fields }, { isNew: isSettled });
   isSettled = settles;
@@ -177,12 +222,15 @@ function remember({ settles }) {
 /** Search for what the address says. */
 function restore() {
   const { fields } = place();
+  // Perhaps no document with the field was seen yet.
+  for (const name of ["group", "sort"]) byId(FIELDS[name]).append(option(fields.get(name) ?? "", ""));
   for (const [name, id] of Object.entries(FIELDS)) byId(id).value = fields.get(name) ?? defaults[id];
   for (const menu of [byId("mode"), byId("min-score")]) {
     if (menu.selectedIndex === -1) menu.value = defaults[menu.id]; // it has no such entry
   }
-  byId("rerank").checked = fields.has("rerank");
-  if (byId("filter").value) byId("options").open = true; // what leaves documents out is to be seen
+  for (const id of FLAGS) byId(id).checked = fields.has(id);
+  showFields();
+  if (byId("filter").value || byId("group-by").value) byId("options").open = true; // what leaves documents out is to be seen
   showOwnScore();
   isSettled = true;
   run(ASKED);
@@ -200,7 +248,7 @@ async function run(stage, offset = 0) {
   const mine = (running = new AbortController());
   byId("panel-search").setAttribute("aria-busy", "true");
   try {
-    const answer = await (isBlank() ? list(offset, mine.signal) : find(stage, offset, mine.signal));
+    const answer = await (isList() ? list(offset, mine.signal) : find(stage, offset, mine.signal));
     if (stage === TYPING && answer.results.length === 0) return; // the chosen mode may find more
     say(byId("search-trouble"), "");
     showResults(answer, { stage, offset });
@@ -222,9 +270,10 @@ async function find(stage, offset, signal) {
     return ask(false); // the texts are too long to be looked through for words
   });
   const isCut = !/^0?$/.test(headers.get("x-truncated") ?? "");
-  const [wanted, most] = [Number(byId("top-k").value), Number(byId("top-k").max || Infinity)];
+  const wanted = Number(byId("top-k").value);
   const reached = offset + data.results.length;
-  const hasMore = data.results.length === wanted && reached + wanted <= most && reached !== data.total;
+  const mayGoOn = sorting() === null ? reached + wanted <= info.limits.max_top_k : reached < sortK();
+  const hasMore = data.results.length === wanted && (isBlank() || mayGoOn) && reached !== data.total;
   return { ...data, isCut, hasMore };
 }
 
@@ -238,6 +287,7 @@ function forget() {
   running?.abort();
   clear();
   forgetFacets();
+  for (const id of ["group-by", "sort-by"]) byId(id).value = "";
   say(byId("search-trouble"), "");
 }
 
@@ -248,15 +298,16 @@ function clear() {
   show(byId("more"), false);
 }
 
-function showResults({ results, total, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
+function showResults({ results, total, preferred, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
   last = { stage, cursor };
   const border = doubtfulBelow(stage);
+  const groupBy = byId("group-by").value;
   let before = Number(byId("results").lastElementChild?.dataset.score || Infinity);
   for (const result of results) {
     if (result.score < border && before >= border) byId("results").append(divider(border));
-    const options = { rank: (shown += 1), isDoubtful: result.score < border, narrow, edit };
+    const options = { rank: (shown += 1), isDoubtful: result.score < border, groupBy, narrow, ungroup, edit };
     byId("results").append(resultItem(result, options));
     before = result.score;
   }
@@ -267,21 +318,30 @@ function showResults({ results, total, took_ms, isCut, hasMore, cursor }, { stag
   const found = isShort ? t("search.of", { n: total, shown }) : t("search.found", { n: shown });
   const facts = [shown === 0 ? t("search.nothing") : found];
   if (took_ms !== undefined) facts.push(t("search.took", { ms: number(took_ms, 1) }));
+  if (sorting() !== null && !isBlank()) facts.push(t("search.sorted", { n: sortK() }));
+  if (preferred) facts.push(t("search.preferred", { language: languageName(preferred) }));
   if (isCut) facts.push(t("search.cut"));
   say(byId("search-status"), byId("search-empty").hidden ? facts.join(" · ") : "");
   if (stage === TYPING) return;
   byId("search-said").textContent = facts[0]; // once for all keys, not to flood who listens
   showFacets(results, { filterNow: filterOf, choose: filterBy, most: info.limits.max_facets });
+  showFields();
 }
 
 /** The recommended minimum for queries in any language, unless one was chosen or the scores are no cosines. */
 function doubtfulBelow({ byKeywords }) {
   const haveThreshold = !isBlank() && !byKeywords && byId("mode").value !== "keywords";
-  const arePure = !reranks() || info.reranker.weight !== "alone";
-  return (haveThreshold && arePure && byId("min-score").value === "" && minScores().all) || -Infinity;
+  const arePure = !byId("prefer").checked && (!reranks() || info.reranker.weight !== "alone");
+  return (haveThreshold && arePure && sorting() === null && byId("min-score").value === "" && minScores().all) || -Infinity;
 }
 
 const divider = (border) => el("li", { className: "divider" }, t("search.doubtful", { score: score(border) }));
+
+/** Search again, in one group. */
+function ungroup(field, value) {
+  byId("group-by").value = "";
+  narrow(field, value);
+}
 
 /** Search again, only among the documents with this value in their metadata. */
 function narrow(field, value) {

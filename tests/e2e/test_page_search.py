@@ -144,6 +144,65 @@ def test_a_slash_leads_to_the_search_box_from_anywhere(page: Page) -> None:
     assert page.value("document.activeElement.value") == "/"
 
 
+def choose(page: Page, menu: str, value: str) -> None:
+    page.value(
+        f"""(() => {{ const menu = document.querySelector('#{menu}'); menu.value = {value!r};
+          menu.dispatchEvent(new Event('change', {{bubbles: true}})); }})()"""
+    )
+    page.wait_for(IS_IDLE)
+
+
+def test_groups_show_their_best_and_open(page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    search(page, "")
+    choose(page, "group-by", "lang")
+    assert results(page) == ["Wasserkocher 0", "Kettle 0", "केतली 0"]
+    assert place(page) == "#search?group=lang"
+    search(page, "kettle")
+    assert (len(results(page)), results(page)[0][:6]) == (3, "Kettle")
+    assert page.value("document.querySelector('.document > .link').textContent") == "3 documents with lang en"
+    page.click(".document > .link")
+    page.wait_for(IS_IDLE)
+    assert sorted(results(page)) == ["Kettle 0", "Kettle 1", "Kettle 2"]
+    assert "group" not in place(page)
+    assert page.complaints()[1:] == []  # but for the key
+
+
+def test_documents_are_sorted_with_and_without_a_query(page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    search(page, "")
+    assert page.value("[...document.querySelectorAll('#sort-by option')].length") == 1 + 2 * 4
+    choose(page, "sort-by", "desc:year")
+    assert [text[-1] for text in results(page)] == [*"222111000"]
+    search(page, "kettle")
+    assert [text[-1] for text in results(page)] == [*"222111000"]
+    assert "the best 100, ordered" in page.text("#search-status")
+    assert page.value("document.querySelector('.divider')") is None  # scores are in no order
+    choose(page, "sort-by", "")
+    assert results(page)[0].startswith("Kettle")
+    assert place(page) == "#search?q=kettle"
+
+
+def test_an_address_has_groups_order_and_preference(browser: Browser, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    page = opened(browser, service, f"#search?q={quote('Wasserkocher kaufen')}&group=tags&sort=asc:year&prefer=")
+    body = page.bodies("/search")[-1]
+    assert (body["group_by"], body["sort"], body["prefer"]) == ("tags", [{"year": "asc"}], "auto")
+    assert page.value("document.querySelector('#options').open")
+    assert page.value("[document.querySelector('#group-by').value, document.querySelector('#sort-by').value]") == [
+        "tags",
+        "asc:year",
+    ]
+    assert "German preferred" in page.text("#search-status")
+
+
+def test_without_metadata_there_is_nothing_to_group(page: Page, service: httpx.Client) -> None:
+    put_documents(service, [{"id": "1", "text": MOON}])
+    search(page, "moon")
+    shown = "[...document.querySelectorAll('#group-by, #sort-by, #prefer')].map(e => e.offsetParent !== null)"
+    assert page.value(shown) == [False, False, False]
+
+
 def test_back_leads_to_the_searches_before(page: Page, service: httpx.Client) -> None:
     put(service, [MOON, WRONG])
     before = page.value("history.length")
