@@ -63,6 +63,30 @@ def test_documents_have_their_own_fields(client: TestClient) -> None:
     assert client.post(f"{SHOP}/search", json={"like": "1"}).json()["results"][0]["id"] == "2"
 
 
+def test_own_fields_group_and_sort(client: TestClient) -> None:
+    configure(client, TEMPLATE | {"fields": ["maker.name", "price"]})
+    makers = ["Ö", "水", "Ö", "水", "Ö", None]
+    lines = [
+        {"id": n, "title": f"Kettle {n}", "description": "boils", "price": n, "maker": {"name": maker, "vat": n}}
+        for n, maker in enumerate(makers)
+    ]
+    put(client, *lines)
+    for asked in ({"query": "kettle"}, {"query": "kettle", "mode": "keywords"}, {"filter": {}}, {"like": "5"}):
+        answer = client.post(f"{SHOP}/search", json=asked | {"group_by": "maker.name", "include": []}).json()
+        sizes = {one["group"]: one["group_size"] for one in answer["results"]}
+        alone = {} if "like" in asked else {None: 1}
+        assert sizes == {"Ö": 3, "水": 2} | alone
+    by = {
+        "group_by": "maker.name",
+        "sort": [{"price": "desc"}],
+        "filter": {"price": {"lt": 4}},
+        "include": ["metadata"],
+    }
+    first, second = client.post(f"{SHOP}/search", json=by).json()["results"]
+    assert [(one["group"], one["group_size"], one["id"]) for one in (first, second)] == [("水", 2, "3"), ("Ö", 2, "2")]
+    assert first["metadata"]["maker"] == {"name": "水"}
+
+
 def test_only_named_fields_and_those_of_the_text_are_kept(client: TestClient) -> None:
     configure(client, TEMPLATE | {"fields": ["price", "maker.name"]})
     put(client, KETTLE | {"secret": "s", "maker": {"name": "Ö", "vat": "1"}})
