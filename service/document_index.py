@@ -86,9 +86,10 @@ def load_collection(
         return _milvus_collections(settings, manifest).opened(name, create=not read_only)
     options = _index_options(settings, manifest)
     with _opened_store(settings, manifest, read_only=read_only) as store:
+        is_new = store.catalog.number_of(name) is None
         _select(store, name, settings, read_only=read_only)
         others = options.bytes_of_others(store) if options.max_index_bytes and not read_only else 0
-        return options.opened(store, others_bytes=lambda: others, read_only=read_only)
+        return options.opened(store, others_bytes=lambda: others, read_only=read_only, is_new=is_new)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from service.settings import Settings
 if TYPE_CHECKING:
     from service.documents.document import Document, Span
     from service.documents.ingest import Report
+    from service.documents.interface import DocumentIndex
     from service.documents.own_fields import OwnFields
     from service.documents.readers.records import Record
     from service.documents.readers.sources import Source
@@ -47,15 +48,26 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
             options.url = exc.url
             _build_through_service(options, settings)
             return
-        with closing(collection):
-            if wanted is not None:
-                collection.configure(wanted)
+        with closing(collection), _configured(collection, wanted):
             own_fields = collection.own_fields
             chunk = settings.chunk if options.chunk is None else options.chunk
             split = encoder.splitter.split if collection.is_chunked(chunk) else None
             with _loading(source, options, settings, split, own_fields) as load:
                 load.run(source.records(own_fields), collection, engine)
     _finish(load.report, source.name)
+
+
+@contextmanager
+def _configured(collection: "DocumentIndex", wanted: "OwnFields | None") -> Iterator[None]:
+    """Set what a collection takes; if it gets no document, all is as before."""
+    before = collection.own_fields
+    if wanted is not None:
+        collection.configure(wanted)
+    try:
+        yield
+    finally:
+        if wanted is not None and not len(collection):
+            collection.configure(before)
 
 
 def _build_through_service(options: argparse.Namespace, settings: Settings) -> None:

@@ -78,13 +78,16 @@ class Collection(DocumentIndex):
         *,
         upkeep: Upkeep | None = None,
         read_only: bool = False,
+        is_new: bool = False,
     ) -> None:
         """Load the store's index, or build it.
 
         Args: upkeep: the thread for all collections of the store; None: one of its own.
               read_only: another process may be writing the store.
+              is_new: whether to drop it on closing if it got no document.
         """
         self._store = store
+        self._is_new = is_new
         self._capacity = capacity
         upkeep = None if read_only else upkeep or Upkeep(store.fold_log)
         self._live = LiveIndex(store, maintenance, check_memory=capacity.check_memory, upkeep=upkeep)
@@ -94,6 +97,10 @@ class Collection(DocumentIndex):
 
     def close(self) -> None:
         """Write an index snapshot and close the store. A running build is abandoned."""
+        if self._is_new and not self._documents:
+            with suppress(StorageFull):  # then it stays, empty
+                self.drop()
+                return
         self._live.rest()
         self._live.save()
         self._store.close()
@@ -426,11 +433,12 @@ class IndexOptions:
         others_bytes: Callable[[], int] = lambda: 0,
         upkeep: Upkeep | None = None,
         read_only: bool = False,
+        is_new: bool = False,
     ) -> Collection:
         """Return the collection of a store, with its index; arguments as `IndexCapacity` and `Collection` have them."""
         maintenance = self.maintained(store, read_only=read_only)
         capacity = IndexCapacity(self.max_index_bytes, others_bytes, self.check_memory)
-        return Collection(store, maintenance, capacity, upkeep=upkeep, read_only=read_only)
+        return Collection(store, maintenance, capacity, upkeep=upkeep, read_only=read_only, is_new=is_new)
 
     def maintained(self, store: DocumentStore, *, read_only: bool = False) -> IndexMaintenance:
         """Return what loads the index of a store's collection."""

@@ -52,6 +52,7 @@ class ServiceClient:
         self._patience_s = patience_s
         self._was_reached = False
         self._key = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._own_fields: OwnFields | None = None  # to set
 
     def __enter__(self) -> Self:
         return self
@@ -71,10 +72,18 @@ class ServiceClient:
         return None if text is None else OwnFields.parsed(text, answer["fields"])
 
     def configure(self, own_fields: OwnFields) -> None:
-        """Set what the collection takes; it is made if there is none.
+        """Set what the collection takes; while it is empty, before the first `put`: a file without documents changes
+        nothing.
 
         Raises: InvalidInput: the service refuses it.  StartError: it cannot be reached or asked.
         """
+        _, answer = self._answered("GET", self._collection_path, b"", JSON)
+        if answer.get("documents"):
+            self._configure(own_fields)
+        else:
+            self._own_fields = own_fields
+
+    def _configure(self, own_fields: OwnFields) -> None:
         body = orjson.dumps({"text": own_fields.text, "fields": own_fields.fields})
         status, answer = self._answered("PUT", self._collection_path, body, JSON)
         if status != 200:
@@ -87,7 +96,11 @@ class ServiceClient:
         has_own_fields: whether the collection takes them, not id, text and metadata.
 
         Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
+                InvalidInput: it refuses what `configure` was given.
         """
+        if self._own_fields is not None:
+            self._configure(self._own_fields)
+            self._own_fields = None
         lines = (
             {"id": document.id, **document.metadata}
             if has_own_fields

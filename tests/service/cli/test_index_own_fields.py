@@ -94,6 +94,20 @@ def test_a_header_without_a_field_of_the_text_is_refused(crosslet: Crosslet, tmp
 
 
 @pytest.mark.usefixtures("local")
+def test_a_failed_load_leaves_no_collection(crosslet: Crosslet, tmp_path: Path) -> None:
+    bad = write_jsonl(tmp_path / "bad.jsonl", [{"id": "4", "title": "x"}])
+    for options in ((), ("--on-bad-line", "skip")):
+        crosslet("index", "build", bad, *SHOP, *FLAGS, *options, status=2)
+        assert "has no collection shop" in crosslet("index", "stats", *SHOP, status=2).err
+    build(crosslet, goods_file(tmp_path, "jsonl"), *SHOP, *FLAGS)
+    path = write_jsonl(tmp_path / "plain.jsonl", [{"id": "1", "text": "kettle"}])
+    crosslet("index", "build", bad, *FLAGS, status=2)  # the default one stays
+    build(crosslet, path)
+    crosslet("index", "build", bad, *SHOP, status=2)
+    assert len(exported(crosslet)) == 3
+
+
+@pytest.mark.usefixtures("local")
 def test_settings_are_refused_by_name(crosslet: Crosslet, tmp_path: Path) -> None:
     path = goods_file(tmp_path, "jsonl")
     error = crosslet("index", "build", path, *SHOP, "--fields", "price", status=2).err
@@ -151,6 +165,9 @@ def test_files_go_through_a_service(service: httpx.Client, crosslet: Crosslet, t
     assert build(crosslet, path, *through, *FLAGS) == "3 documents read: 3 new or replaced, 0 unchanged"
     assert build(crosslet, path, *through) == "3 documents read: 0 new or replaced, 3 unchanged"
     texts = [service.get(f"/collections/{collection}/documents/{n}").json()["text"] for n in (1, 2, 3)]
+    bad = write_jsonl(tmp_path / "bad.jsonl", [{"id": "4", "title": "x"}])
+    crosslet("index", "build", bad, *through[:2], "--collection", "other", *FLAGS, status=2)
+    assert service.get("/collections/other").status_code == 404
     assert texts == TEXTS
     error = crosslet("index", "build", path, *through, "--text", "{标题}", status=2).err
     assert "text and fields are set while a collection is empty" in error
