@@ -5,7 +5,8 @@ import { chosen, chosenName, route } from "./collections.js";
 import { command, loadCommand, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
-import { FORMATS, detected, recordsOf } from "./parse.js";
+import { columnsOf } from "./parquet.js";
+import { FORMATS, LINE, detected, recordsOf } from "./parse.js";
 import { showPreview } from "./preview.js";
 import { documentsOf, fieldsOf, idAmong, textAmong } from "./table.js";
 import { openTab } from "./tabs.js";
@@ -18,7 +19,7 @@ const MOST_FILE_BYTES = 50_000_000; // the page holds a file several times
 const PARQUET = "PAR1"; // how such a file begins
 
 let info = null;
-let source = { text: "", name: "" };
+let source = { text: "", name: "" }; // columns: of a Parquet file, which the page cannot load
 let table = { records: [], fields: [], format: "lines" }; // what was read of the source
 let found = { documents: [], errors: [] };
 let sending = null;
@@ -72,7 +73,8 @@ function acceptDrops(zone) {
 async function take(file) {
   byId("pasted").value = "";
   try {
-    use({ text: await textOf(file), name: file.name });
+    if ((await start(file)) === PARQUET) use({ text: "", name: file.name, columns: (await columnsOf(file)) ?? [] });
+    else use({ text: await textOf(file), name: file.name });
   } catch (error) {
     use({ text: "", name: file.name });
     say(byId("add-trouble"), error.message);
@@ -93,7 +95,6 @@ async function textOf(file) {
   } catch {
     text = "\0"; // not UTF-8, or a folder
   }
-  if ((await start(file)) === PARQUET) throw new Error(t("add.parquet", { command: load }));
   if (text.includes("\0")) throw new Error(t("add.noUtf8"));
   return text;
 }
@@ -118,7 +119,7 @@ function use(given) {
 function readSource() {
   const format = byId("format").value || detected(source.text, source.name);
   const records = recordsOf(source.text, format);
-  const fields = fieldsOf(records, { isCsv: format === "csv" });
+  const fields = source.columns ?? fieldsOf(records, { isCsv: format === "csv" });
   const names = ({ fields: given }) => JSON.stringify(given.map(({ name }) => name));
   const isSame = names({ fields }) === names(table); // while documents are typed, the visitor's choice stays
   table = { records, fields, format };
@@ -136,7 +137,7 @@ function readSource() {
 function look() {
   isSent = false;
   const { records, fields, format } = table;
-  const hasFields = fields.length > 0 && format !== "lines";
+  const hasFields = fields.length > 0 && (format !== "lines" || Boolean(source.columns));
   const areTexts = format === "csv" && !byId("types").checked;
   const types = new Map(format === "csv" && !areTexts ? fields.map(({ name, type }) => [name, type]) : []);
   const own = info === null ? null : chosen(info).text ?? null; // how the collection makes the text of the fields
@@ -146,6 +147,8 @@ function look() {
   show(byId("fields"), hasFields);
   show(byId("text-field").parentElement, own === null);
   show(byId("types").parentElement, format === "csv");
+  show(byId("id-field").parentElement, !source.columns);
+  if (source.columns) say(byId("add-trouble"), t("add.parquet", { command: parquetCommand(textField) }));
   const kept = own === null ? null : chosen(info).fields;
   showPreview(hasFields ? table : null, { textField, idField, own, kept, areTexts });
   byId("send").disabled = sending !== null || info === null || found.documents.length === 0;
@@ -153,6 +156,11 @@ function look() {
   showErrors(found.errors);
   const isEmpty = source.text.trim() === "";
   say(byId("add-status"), isEmpty ? "" : t("add.found", { n: found.documents.length, format: formatNames()[format] }));
+}
+
+function parquetCommand(textField) {
+  const text = [null, "", LINE].includes(textField) ? null : `{${textField}}`;
+  return loadCommand(source.name, chosenName(), text);
 }
 
 function showErrors(list) {

@@ -14,10 +14,10 @@ export function command(method, path, body = null) {
   return parts.join(" \\\n  ");
 }
 
-/** The command that loads a file of a collection ("": the default one) through the service. */
-export function loadCommand(file, collection) {
+/** The command that loads a file of a collection ("": the default one) through the service. text: a template. */
+export function loadCommand(file, collection, text = null) {
   const chosen = collection ? ` --collection ${collection}` : "";
-  return `crosslet index build ${quoted(file)} --url ${address("").replace(/\/$/, "")}${chosen}`;
+  return `crosslet index build ${quoted(file)} --url ${address("").replace(/\/$/, "")}${chosen}${text === null ? "" : ` --text ${quoted(text)}`}`;
 }
 
 /** Show a command, to be read and copied. */

@@ -48,6 +48,7 @@ const typeNames = () => ({
   list: t("preview.list"),
   object: t("preview.object"),
   mixed: t("preview.mixed"),
+  bytes: t("preview.bytes"),
 });
 
 function cell(value) {

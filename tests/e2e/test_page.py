@@ -1,5 +1,7 @@
 """The page of a live service in headless Chromium, as a visitor uses it. Needs Debian's `chromium`."""
 
+import datetime
+import decimal
 import json
 import os
 from collections.abc import Iterator
@@ -216,6 +218,47 @@ def test_a_file_that_the_page_cannot_take_is_one_sentence(page: Page, tmp_path: 
     assert sentence in page.text("#add-trouble")
     assert page.value("document.querySelector('#send').disabled")
     assert page.text("#add-errors") == ""
+
+
+PARQUET_COLUMNS: dict[str, tuple[str, object]] = {
+    "id": ("int64", 1),
+    "title's": ("string", "Kettle"),
+    "price": ("float32", 9.5),
+    "new": ("bool", True),
+    "day": ("date32", datetime.date(2026, 1, 2)),
+    "at": ("timestamp", datetime.datetime(2026, 1, 2)),
+    "cost": ("decimal", decimal.Decimal("1.10")),
+    "tags": ("list", ["a"]),
+    "maker": ("struct", {"name": "x", "tags": ["b"]}),
+    "raw": ("binary", b"\x00"),
+    "标题": ("large", "x"),
+}
+
+
+def test_the_columns_of_a_parquet_file_are_shown(page: Page, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    kinds = {"large": pyarrow.large_string(), "float32": pyarrow.float32(), "date32": pyarrow.date32()}
+    arrays = {name: pyarrow.array([cell], kinds.get(kind)) for name, (kind, cell) in PARQUET_COLUMNS.items()}
+    parquet.write_table(pyarrow.table(arrays), tmp_path / "goods.parquet", row_group_size=1)
+    page.click("#tab-add")
+    page.choose_file("#file", tmp_path / "goods.parquet")
+    page.wait_for("document.querySelector('#preview table')")
+    heads = page.value("[...document.querySelectorAll('#preview th')].map(e => e.innerText.replace('\\n', ' '))")
+    assert heads == [
+        *("id number · id", "title's text · is the text", "price number", "new true/false", "day text", "at text"),
+        *("cost number", "tags list", "maker object", "raw bytes", "标题 text"),
+    ]
+    command = page.text("#add-trouble")
+    assert "crosslet index build 'goods.parquet' --url " in command
+    assert command.endswith(r"--text '{title'\''s}'")
+    page.value(
+        "document.querySelector('#text-field').value = '标题'; "
+        "document.querySelector('#text-field').dispatchEvent(new Event('change'))"
+    )
+    assert page.text("#add-trouble").endswith("--text '{标题}'")
+    assert page.value("document.querySelector('#send').disabled")
 
 
 def test_many_lines_are_sent_in_batches_with_their_numbers(page: Page, service: httpx.Client) -> None:
