@@ -83,6 +83,15 @@ class Settings(BaseSettings):
     search_mode: Mode | None = Field(
         None, description="Mode of a search that names none: dense, keywords or hybrid; default: hybrid; Milvus: dense."
     )
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Least confidence of a search with results; default: any.",
+    )
+    expected_answerable: float = Field(
+        0.7, gt=0, lt=1, description="Expected share of queries that some document answers; confidence depends on it."
+    )
     chunk: bool | None = Field(
         None,
         description="Whether to split long documents if a request does not say; default: in stores of this release.",

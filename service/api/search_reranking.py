@@ -102,5 +102,9 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
         kept = best[body.offset : body.offset + body.top_k]
         page = Matches(dataclasses.replace(matches[at], score=score_of[at]) for at in kept)
         page.total, page.is_counted = matches.total, matches.is_counted
+        if matches.evidence is not None and len(matches):
+            first = matches[max(range(len(matches)), key=score_of.__getitem__)]
+            place = matches.evidence.rows_N.index(first.row)
+            page.evidence = dataclasses.replace(matches.evidence, first=place, text=first.document.text)
         pages.append(page)
     return Reranked(pages, batch, scorer.name)

@@ -64,7 +64,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
         answer = _answered_here(body, options.collection, settings)
     _print_results(answer, as_table=wants_table(options))
     if not answer["results"]:
-        sys.stderr.write(f"crosslet: {_no_match(options, settings)}\n")
+        sys.stderr.write(f"crosslet: {_no_match(answer, options, settings)}\n")
 
 
 def _answered_here(body: Mapping[str, object], collection: str, settings: Settings) -> dict[str, Any]:
@@ -158,10 +158,14 @@ def _print_results(answer: Mapping[str, Any], *, as_table: bool) -> None:
         sys.stdout.write(table(("score", "id", "group size", "metadata", "text"), rows, columns=terminal_columns()))
     for field, counts in answer.get("facets", {}).items():
         sys.stdout.write(f"{field}: {described(counts)}\n")
+    if answer.get("confidence") is not None:
+        sys.stdout.write(f"confidence: {answer['confidence']:.0%}\n")
 
 
-def _no_match(options: argparse.Namespace, settings: Settings) -> str:
+def _no_match(answer: Mapping[str, Any], options: argparse.Namespace, settings: Settings) -> str:
     """Say why nothing was found, and what to change."""
+    if answer.get("confidence"):
+        return f"no document answers for sure: the first would with {answer['confidence']:.0%} (--include withheld)"
     from service.documents.filters import fields_in
     from service.offline.store_file import open_store_file
 
@@ -217,6 +221,7 @@ SEARCH = Subcommand(
             help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
         ),
         argument("--min-score", type=_score, metavar="SCORE", help="least score; auto: as the model recommends"),
+        argument("--min-confidence", type=finite, metavar="P", help="no results if less likely answers, such as 0.8"),
         argument("--language", type=utf8, metavar="CODE", help="of the query, for auto of --min-score and --prefer"),
         argument("--group-by", type=utf8, metavar="FIELD", help="only the best document with each value of a field"),
         argument(
@@ -230,7 +235,9 @@ SEARCH = Subcommand(
         argument("--facets", type=_names, metavar="FIELD,..", help="count the documents by these fields' values"),
         argument("--rerank", action="store_true", help="order the best by the re-ranker, too (CROSSLET_RERANKER)"),
         argument("--rerank-k", type=positive, metavar="N", help="how many documents it reads (default: 50)"),
-        argument("--include", type=_names, metavar="NAME,..", help="of text, metadata, passage, ranks, vector"),
+        argument(
+            "--include", type=_names, metavar="NAME,..", help="of text, metadata, passage, ranks, vector, withheld"
+        ),
         argument(
             "--url",
             metavar="URL",
@@ -243,7 +250,20 @@ SEARCH = Subcommand(
     Use.DOCUMENTS,
 )
 BODY_OPTIONS = (  # named as the fields of a request to /search
-    *("like", "top_k", "offset", "filter", "mode", "min_score", "language", "group_by", "prefer", "sort", "sort_k"),
+    *(
+        "like",
+        "top_k",
+        "offset",
+        "filter",
+        "mode",
+        "min_score",
+        "min_confidence",
+        "language",
+        "group_by",
+        "prefer",
+        "sort",
+        "sort_k",
+    ),
     *("facets", "rerank", "rerank_k", "include", "prompt_name"),
 )
 RERANK = Subcommand(

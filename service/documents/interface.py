@@ -13,6 +13,7 @@ from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet, SqlValue
 from service.documents.names import PREFERENCE
 from service.documents.own_fields import OwnFields
+from service.model.confidence import Evidence
 
 Filter = Mapping[str, object]
 MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -31,7 +32,8 @@ class Preference:
 class Query:
     """One query: by its vector, by its words, or by both. With neither, every document that matches the filter.
 
-    vector_D: of norm 1; None: words alone.  words: the query's text; None: the vector alone.
+    vector_D: of norm 1; None: words alone.  words: to look for in documents; None: the vector alone.
+    text: what was asked; empty: by a vector.
     without: id of a document to leave out, which the vector is of.
     typing: whether the last word may go on.
     """
@@ -41,6 +43,7 @@ class Query:
     without: str | None = None
     prefer: Preference | None = None
     typing: bool = False
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Match:
     passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
     vector_D: of norm 1, if wanted.  group: if results are grouped.
     words: terms that were looked for, the rarer the heavier, if wanted.
+    row: the engine's number of the document.
     """
 
     score: float | None
@@ -92,6 +96,7 @@ class Match:
     group: Group | None = None
     preference: float = 0.0
     words: Mapping[str, float] | None = None
+    row: int = 0
 
 
 class Matches(list[Match]):
@@ -99,10 +104,12 @@ class Matches(list[Match]):
 
     total: how many documents, or groups, all pages have; None: all that match, in an order by vectors.
     is_counted: whether `total` is exact; else it is the least.
+    evidence: if wanted, and there is any.
     """
 
     total: int | None = None
     is_counted: bool = True
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ class ResultOptions:
     sort: the order of the `top_k` best; without a query of all.
     text, metadata, vector, words: whether to include them.
     passage: whether to find the best one, which needs the text.
+    compared: how many of the nearest documents to compare with the first, as evidence; 0: none is wanted.
     max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
     way_out: what a message then advises.
     timeout_s: for finding filters, keywords and passages, over all tries; None: no limit.
@@ -130,6 +138,7 @@ class ResultOptions:
     passage: bool = True
     vector: bool = False
     words: bool = False
+    compared: int = 0
     max_chars: int | None = None
     way_out: str = (
         "send fewer queries, a smaller top_k, or leave text and vector out of include and ask for documents by id"

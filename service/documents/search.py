@@ -24,13 +24,14 @@ import numpy.typing as npt
 from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Condition, Facet, both, to_condition
-from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions
+from service.documents.interface import DEFAULTS, Match, Matches, Passage, Preference, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
 from service.documents.keywords.terms import occurring
 from service.documents.live_index import LiveIndex
 from service.documents.store.store import Deadline, DocumentStore, FieldReader, Snapshot
 from service.documents.vectors.index import Hits, VectorIndex, candidates
 from service.errors import InvalidInput, NotReady
+from service.model.confidence import Evidence
 
 DEPTH = 100  # minimum number of results of each kind that are fused
 MORE_PASSAGES = 4  # factor by which to ask for more, until the passages are of enough documents
@@ -42,7 +43,7 @@ LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest change takes 
 CHARS_A_NUMBER = 12  # of a float32 in JSON
 HALF_EVIDENCE = 0.3  # moves a cosine half of the way to 1; `_fusion_dev` of `crosslet evaluate` compares
 WORDS_IN_PASSAGE = 0.8  # share of the way to 1 if a passage has all words that its document has
-NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), np.empty(0), {}, {})
+NO_WORDS = KeywordHits(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0), {}, {})
 
 T = TypeVar("T")
 S = TypeVar("S", float, npt.NDArray[np.float64])
@@ -50,13 +51,18 @@ S = TypeVar("S", float, npt.NDArray[np.float64])
 
 @dataclass(frozen=True)
 class Hit:
-    """A document's row and score. Ranks from 1, by vectors and by keywords; None: not among the fused results."""
+    """A document's row and score. Ranks from 1, by vectors and by keywords; None: not among the fused results.
+
+    cosine: None: without a vector.  share: of the query's words, by rarity.
+    """
 
     score: float
     row: int
     dense_rank: int | None = None
     keywords_rank: int | None = None
     preference: float = 0.0
+    cosine: float | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,8 @@ class Search:
             return [hit for hit in hits if hit[1] not in own][:depth]
 
         among = [selected] if query.prefer is None else [selected, self._prefer(snapshot, query.prefer).passages]
-        return self._candidates(snapshot, best, among, wanted=self._top_k if query.words is None else self._depth)
+        is_deep = query.words is not None or self._options.compared > 0
+        return self._candidates(snapshot, best, among, wanted=self._depth if is_deep else self._top_k)
 
     def _with_words(self, snapshot: Snapshot, query: Query, by_words: KeywordHits) -> Candidates:
         """Return the best documents by keywords."""
@@ -225,8 +232,8 @@ class Search:
         )
         if by_words is None:
             dense = dense or Candidates(())
-            hits = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
-            hits += [Hit(score, row) for score, row in dense.preferred]
+            hits = [Hit(score, row, dense_rank=rank, cosine=score) for rank, (score, row) in enumerate(dense.best, 1)]
+            hits += [Hit(score, row, cosine=score) for score, row in dense.preferred]
         else:
             with_words = self._with_words(snapshot, query, by_words)
             vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
@@ -234,7 +241,11 @@ class Search:
         preferred = np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows
         page = arranged(snapshot, hits, self._options, top_k=self._top_k, prefer=query.prefer, preferred=preferred)
         if by_words is None or dense is not None:
-            return Matches(self._read(snapshot, page, query, by_words or NO_WORDS))
+            matches = Matches(self._read(snapshot, page, query, by_words or NO_WORDS))
+            if hits and self._options.compared:
+                best = best_hit(snapshot, hits, page, self._options, prefer=query.prefer, preferred=preferred)
+                matches.evidence = self._evidence(snapshot, query, hits, best)
+            return matches
         found, least = by_words.rows, self._options.min_score
         if least is not None:
             found = found[by_words.scores >= least]
@@ -243,6 +254,16 @@ class Search:
         matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
         matches.is_counted = by_words.is_complete
         return matches
+
+    def _evidence(self, snapshot: Snapshot, query: Query, hits: Sequence[Hit], best: Hit) -> Evidence:
+        def text_of(row: int) -> str:
+            if row in self._documents and self._options.text:
+                return self._documents[row].text
+            with closing(snapshot.fetch([row], metadata=False)) as documents:
+                return next((document.text for document, _ in documents), "")
+
+        vectors_of = snapshot.vectors_of_documents
+        return evidence(query, hits, best, compared=self._options.compared, text_of=text_of, vectors_of=vectors_of)
 
     def _read(
         self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, by_words: KeywordHits, found: Rows | None = None
@@ -283,6 +304,7 @@ class Search:
                 groups.get(hit.row),
                 hit.preference,
                 by_words.weights if options.words else None,
+                hit.row,
             )
             for hit in known
         ]
@@ -340,6 +362,52 @@ def arranged(
     if options.sort:
         rows = rows[in_order(reader, options.sort, rows)]
     return [kept[row] for row in page_of(rows.tolist(), options)]
+
+
+def best_hit(
+    reader: FieldReader,
+    hits: Sequence[Hit],
+    page: Sequence[Hit],
+    options: ResultOptions,
+    *,
+    prefer: Preference | None,
+    preferred: Rows,
+) -> Hit:
+    """Return the best of some hits, whatever the options leave out or sort. page: what `arranged` made of them."""
+    if page and not options.offset and not options.sort:
+        return page[0]
+    return arranged(reader, hits, DEFAULTS, top_k=1, prefer=prefer, preferred=preferred)[0]
+
+
+def evidence(
+    query: Query,
+    hits: Sequence[Hit],
+    best: Hit,
+    *,
+    compared: int,
+    text_of: Callable[[int], str],
+    vectors_of: Callable[[Sequence[int]], tuple[Rows, Vectors]],
+) -> Evidence:
+    """Return what tells how surely the best hit answers the query.
+
+    compared: how many of the nearest hits to compare with it, by their vectors.
+    vectors_of: gives the passages of documents, each with its document's row.
+    """
+    by_row = {hit.row: hit for hit in reversed(hits)}
+    rows = sorted(by_row, key=lambda row: -(by_row[row].cosine or 0))
+    place_of = {row: place for place, row in enumerate(rows)}
+    row_P, vectors_PD = vectors_of([*{*rows[:compared], best.row}])
+    return Evidence(
+        first=place_of[best.row],
+        text="" if query.words is None else text_of(best.row),
+        query=query.text,
+        rows_N=rows,
+        cosine_N=np.array([by_row[row].cosine or 0 for row in rows], np.float64),
+        score_N=np.array([by_row[row].score for row in rows], np.float64),
+        share_N=None if query.words is None else np.array([by_row[row].share for row in rows]),
+        place_P=np.array([place_of[row] for row in row_P.tolist()], np.int64),
+        vectors_PD=vectors_PD,
+    )
 
 
 def page_in_order(
@@ -458,9 +526,17 @@ def fuse(
     cosine_of |= dict(zip(rows.tolist(), np.clip(cosines_N, -1, 1).tolist(), strict=True))
     looked_at = np.isin(by_words.rows, list(cosine_of))
     evidence = dict(zip(by_words.rows[looked_at].tolist(), by_words.evidence[looked_at].tolist(), strict=True))
+    share = dict(zip(by_words.rows[looked_at].tolist(), by_words.shares[looked_at].tolist(), strict=True))
     dense_rank = {row: rank for rank, (_, row) in enumerate(dense.best, 1)}
     return [
-        Hit(float(hybrid_score(cosine, evidence.get(row, 0.0))), row, dense_rank.get(row), keywords_rank.get(row))
+        Hit(
+            float(hybrid_score(cosine, evidence.get(row, 0.0))),
+            row,
+            dense_rank.get(row),
+            keywords_rank.get(row),
+            cosine=cosine,
+            share=share.get(row, 0.0),
+        )
         for row, cosine in cosine_of.items()
     ]
 

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
+from service.model.confidence import DENSE, HYBRID, ConfidenceModel
 from service.model.onnx_file import external_files
 from service.process.files import LFS_POINTER, is_lfs_pointer
 
@@ -105,6 +106,7 @@ class Manifest:
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name; an empty text means no prompt
     default_prompt_name: str | None = None  # the prompt of texts for which none is named
     truncate_dim: int | None = None  # equals `dim` if the checkpoint has more dimensions
+    confidence: ConfidenceModel | None = None
     spaces: tuple[Space, ...] = ()  # of other models; the fingerprint identifies the model's own space
 
     @property
@@ -119,7 +121,11 @@ class Manifest:
     def to_json(self) -> str:
         """Return the text of manifest.json. Unset fields are left out, so that older services can read it."""
         facts = dataclasses.asdict(self)
-        unset = [name for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces") if not facts[name]]
+        unset = [
+            name
+            for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces", "confidence")
+            if not facts[name]
+        ]
         kept = {name: value for name, value in facts.items() if name not in unset}
         return json.dumps(kept, ensure_ascii=False, indent=2) + "\n"
 
@@ -221,6 +227,12 @@ def _faults(manifest: Manifest) -> Iterator[str]:
             yield f"has two spaces named {space.name!r}; names must differ"
         if space.file not in manifest.files:
             yield f"has a space {space.name!r} in {space.file!r}, which it does not list"
+    if (confidence := manifest.confidence) is not None:
+        for weights, features in ((confidence.dense, DENSE), (confidence.hybrid, HYBRID)):
+            count = len(features)
+            sizes = [len(weights.means), len(weights.deviations), len(weights.coefficients)]
+            if sizes != [count, count, count * (count + 3) // 2]:
+                yield f"has a confidence of {sizes} weights; {count} features take others"
     expected = fingerprint_of(
         model_sha256=manifest.files[MODEL_FILE].sha256,
         tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256,

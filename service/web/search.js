@@ -13,6 +13,7 @@ import { languageName, number, score, t } from "./words.js";
 
 const OWN = "own"; // the menu entry for another minimum score
 const KEY_MS = 100; // from a key to an answer by keywords
+const DOUBTFUL = 0.5; // below this confidence the results are marked
 const PAUSE_MS = 350; // from the last key to the answer of the chosen mode
 const TYPING = { byKeywords: true, isTyping: true };
 const PAUSED = { isTyping: true };
@@ -298,18 +299,16 @@ function clear() {
   show(byId("more"), false);
 }
 
-function showResults({ results, total, preferred, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
+function showResults({ results, total, confidence, preferred, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
   last = { stage, cursor };
-  const border = doubtfulBelow(stage);
+  const isDoubtful = typeof confidence === "number" && confidence < DOUBTFUL;
+  if (isDoubtful && offset === 0 && results.length > 0) byId("results").append(divider(confidence));
   const groupBy = byId("group-by").value;
-  let before = Number(byId("results").lastElementChild?.dataset.score || Infinity);
   for (const result of results) {
-    if (result.score < border && before >= border) byId("results").append(divider(border));
-    const options = { rank: (shown += 1), isDoubtful: result.score < border, groupBy, narrow, ungroup, edit };
+    const options = { rank: (shown += 1), isDoubtful, groupBy, narrow, ungroup, edit };
     byId("results").append(resultItem(result, options));
-    before = result.score;
   }
   if (hadFocus || (!hasMore && document.activeElement === byId("more"))) byId("results").focus();
   show(byId("more"), hasMore);
@@ -328,14 +327,8 @@ function showResults({ results, total, preferred, took_ms, isCut, hasMore, curso
   showFields();
 }
 
-/** The recommended minimum for queries in any language, unless one was chosen or the scores are no cosines. */
-function doubtfulBelow({ byKeywords }) {
-  const haveThreshold = !isBlank() && !byKeywords && byId("mode").value !== "keywords";
-  const arePure = !byId("prefer").checked && (!reranks() || info.reranker.weight !== "alone");
-  return (haveThreshold && arePure && sorting() === null && byId("min-score").value === "" && minScores().all) || -Infinity;
-}
-
-const divider = (border) => el("li", { className: "divider" }, t("search.doubtful", { score: score(border) }));
+const divider = (confidence) =>
+  el("li", { className: "divider" }, t("search.doubtful", { percent: number(100 * confidence) }));
 
 /** Search again, in one group. */
 function ungroup(field, value) {

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from service.document_index import load_collection, load_collections
 from service.documents.document import Document
-from service.documents.interface import DocumentIndex, Match, PageRequest, Query, ResultOptions
+from service.documents.interface import DocumentIndex, Match, Matches, PageRequest, Query, ResultOptions
 from service.errors import InvalidInput, NotFound, StorageFull
+from service.model.confidence import features
 from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, varied_metadata
 from tests.contract.milvus_standalone import Open, manifest_of
@@ -112,6 +113,11 @@ BY_WORDS = st.builds(
 QUERIES = BY_VECTOR | BY_WORDS
 
 
+def features_of(matches: Matches) -> list[float]:
+    found = None if matches.evidence is None else features(matches.evidence, different=0.8)
+    return [] if found is None else found.tolist()
+
+
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(
     query=QUERIES,
@@ -127,6 +133,7 @@ QUERIES = BY_VECTOR | BY_WORDS
         vector=st.booleans(),
         words=st.booleans(),
         metadata=st.just(True),
+        compared=st.sampled_from([0, 3]),
     ),
 )
 def test_searches_give_the_same(
@@ -141,6 +148,7 @@ def test_searches_give_the_same(
     )
     assert [facts(match) for match in there] == [facts(match) for match in here]
     assert there.total == here.total
+    assert features_of(there) == pytest.approx(features_of(here), abs=1e-6)
 
 
 @settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -32,7 +32,10 @@ ARROWS = {
         *("service.documents.interface", "service.documents.search", "service.documents.store"),
         *("service.documents.arrangement", "service.documents.collections", "service.documents.keywords"),
     },
-    "service.documents": {"service.blending", "service.invisible", "service.process.files", "service.spelling"},
+    "service.documents": {
+        *("service.blending", "service.invisible", "service.process.files", "service.spelling"),
+        "service.model.confidence",
+    },
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.blending", "service.process", "service.runtime", "service.api.schemas"),

@@ -12,7 +12,15 @@ from service.api.request import RuntimeDependency
 from service.api.responses import fields_of, json_response
 from service.api.routes.collections import described
 from service.api.routes.openapi import answers
-from service.api.schemas.info import InfoResponse, Limits, ReportInfo, RerankerInfo, SpaceInfo, StatusResponse
+from service.api.schemas.info import (
+    ConfidenceInfo,
+    InfoResponse,
+    Limits,
+    ReportInfo,
+    RerankerInfo,
+    SpaceInfo,
+    StatusResponse,
+)
 from service.documents.milvus.address import EMBEDDED
 from service.documents.report_file import read_summary
 from service.errors import NotReady
@@ -87,6 +95,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "auto_truncate": True,
             "white_space_stripped_by": "model" if runtime.encoder.strips_white_space else "service",
             "spaces": [fields_of(space, *SpaceInfo.model_fields) for space in manifest.spaces],
+            "confidence": None if manifest.confidence is None else fields_of(settings, *ConfidenceInfo.model_fields),
             "document_space": settings.space or None,
             "reranker": _reranker(runtime),
             "limits": fields_of(settings, *Limits.model_fields),

@@ -36,6 +36,7 @@ from service.errors import InvalidInput, NotFound
 from service.runtime import Runtime
 
 MAX_ANSWER_BYTES = 8_000_000
+COMPARED = 20  # nearest documents, with the first: is any a translation of it?
 ALL_LANGUAGES = "all"  # the threshold for queries of any language
 
 router = APIRouter(tags=["documents"], route_class=JsonRoute)
@@ -55,6 +56,7 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
+    unsure = _why_unsure(body, runtime)
     options = ResultOptions(
         offset=body.offset,
         limit=body.top_k,
@@ -65,6 +67,7 @@ async def search(
         metadata="metadata" in body.include,
         vector="vector" in body.include,
         words="highlights" in body.include,
+        compared=0 if unsure is not None else body.rerank_k if body.rerank else COMPARED,
         max_chars=MAX_ANSWER_BYTES,
         timeout_s=runtime.settings.request_timeout_s,
     )
@@ -73,7 +76,13 @@ async def search(
     if body.prefer is not None:
         queries, preferred = preferring(body, body.prefer, queries)
     as_json = partial(
-        _as_json, body=body, runtime=runtime, min_score=options.min_score, preferred=preferred, started_at=started_at
+        _as_json,
+        body=body,
+        runtime=runtime,
+        min_score=options.min_score,
+        preferred=preferred,
+        unsure=unsure,
+        started_at=started_at,
     )
 
     def find(top_k: int, options: ResultOptions) -> list[Matches]:
@@ -140,18 +149,27 @@ def _as_json(
     runtime: Runtime,
     min_score: float | None,
     preferred: list[str | None] | None,
+    unsure: str | None,
     started_at: float,
 ) -> bytes:
     """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
+    answers = [] if is_filter_alone(body) else [_answer(of_query, body, runtime, unsure) for of_query in matches]
     if marks is None:
         marks = [[None] * len(of_query) for of_query in matches]
+    if "withheld" not in wanted:
+        is_shown = [answer["answered"] for answer in answers] or [True] * len(matches)
+        matches = [
+            of_query if shown else without_results(of_query) for of_query, shown in zip(matches, is_shown, strict=True)
+        ]
+        marks = [of_query if shown else [] for of_query, shown in zip(marks, is_shown, strict=True)]
     results = _within_limit(
         dump_json([_result(match, wanted, mark) for match, mark in zip(of_query, of_marks, strict=True)])
         for of_query, of_marks in zip(matches, marks, strict=True)
     )
     lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
-    others: dict[str, object] = {"total": [of_query.total for of_query in matches]}
+    others: dict[str, object] = {"answers": answers} if body.queries else {**next(iter(answers), {})}
+    others["total"] = [of_query.total for of_query in matches]
     if not all(of_query.is_counted for of_query in matches):
         others["total_is"] = "at_least"
     if preferred is not None:
@@ -165,6 +183,56 @@ def _as_json(
         others["min_score"] = min_score
     others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
     return b'{"results":%b,%b' % (lists, dump_json(others)[1:])
+
+
+def _why_unsure(body: SearchRequest, runtime: Runtime) -> str | None:
+    """Return why no confidence can be told, whatever is found; None: it can.
+
+    Raises: InvalidInput: the request has a `min_confidence` nevertheless.
+    """
+    reason = None
+    if body.vector is not None or body.like is not None:
+        reason = f"{'vector' if body.like is None else 'like'} asks nothing that a document answers"
+    elif _mode_of(body, runtime) == "keywords":
+        reason = "a search by keywords has no cosines; mode hybrid has"
+    elif runtime.settings.space:
+        reason = f"the model's own space was measured, not {runtime.settings.space} (CROSSLET_SPACE)"
+    elif runtime.manifest.confidence is None:
+        reason = f"model {runtime.manifest.name} was not calibrated (`crosslet evaluate --calibrate`)"
+    if reason is not None and body.min_confidence is not None:
+        raise _no_confidence(reason)
+    return reason
+
+
+def _no_confidence(reason: str) -> InvalidInput:
+    return InvalidInput(f"min_confidence needs a confidence, and {reason}; leave min_confidence out")
+
+
+def _answer(matches: Matches, body: SearchRequest, runtime: Runtime, unsure: str | None) -> dict[str, object]:
+    """Return how likely the first document answers, and whether there are results that may be shown.
+
+    Raises: InvalidInput: the request has a `min_confidence`, but too few documents match to tell.
+    """
+    model, settings, confidence = runtime.manifest.confidence, runtime.settings, None
+    if unsure is None and model is not None:
+        confidence = 0.0
+        if matches.evidence is not None:
+            confidence = model.probability(matches.evidence, answerable=settings.expected_answerable)
+            if confidence is None:
+                unsure = "no document that matches differs from the first"
+                if body.min_confidence is not None:
+                    raise _no_confidence(unsure)
+    least = settings.min_confidence if body.min_confidence is None else body.min_confidence
+    is_sure = least is None or confidence is None or confidence >= least
+    answer: dict[str, object] = {"confidence": confidence, "answered": bool(matches) and is_sure}
+    return answer if unsure is None else answer | {"confidence_is_null": unsure}
+
+
+def without_results(matches: Matches) -> Matches:
+    """Return no results, with the same facts."""
+    empty = Matches()
+    empty.total, empty.is_counted = matches.total, matches.is_counted
+    return empty
 
 
 def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
@@ -249,11 +317,11 @@ async def _embedded_queries(
     mode = _mode_of(body, runtime)
     embedder.check(texts, name=name, place=place)
     if mode == "keywords":
-        return [Query(words=text, typing=body.typing) for text in texts], None
+        return [Query(words=text, typing=body.typing, text=text) for text in texts], None
     batch = await embedder.compute(texts, prompt=prompt, place=place, space=embedder.document_space)
     words = [text if mode == "hybrid" else None for text in texts]
-    asked = zip(batch.embeddings, words, strict=True)
-    return [Query(vector_D, text, typing=body.typing) for vector_D, text in asked], batch
+    asked = zip(batch.embeddings, words, texts, strict=True)
+    return [Query(vector_D, word, typing=body.typing, text=text) for vector_D, word, text in asked], batch
 
 
 def _mode_of(body: SearchRequest, runtime: Runtime) -> Mode:

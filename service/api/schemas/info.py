@@ -40,6 +40,13 @@ class RerankerInfo(BaseModel):
     weight: float | Literal["alone"] = described("How it moves scores (CROSSLET_RERANK_WEIGHT).", 0.2)
 
 
+class ConfidenceInfo(BaseModel):
+    """What the confidence of searches depends on."""
+
+    expected_answerable: float = described("Expected share of queries with an answer.", 0.7)
+    min_confidence: float | None = described("Least confidence of a search with results; null: any.", 0.8)
+
+
 class Limits(BaseModel):
     """The limits of one request."""
 
@@ -144,6 +151,10 @@ class InfoResponse(BaseModel):
         "service",
     )
     spaces: list[SpaceInfo] = described("Vector spaces of other models, for `space`.", [])
+    confidence: ConfidenceInfo | None = described(
+        "Of searches by text, unless by keywords alone or in another `document_space`; null: the model has none.",
+        {"expected_answerable": 0.7, "min_confidence": None},
+    )
     document_space: str | None = described("The space of documents and search queries; null: the model's own.", None)
     reranker: RerankerInfo | None = described(
         "What scores pairs (CROSSLET_RERANKER); null: the model's cosines do.", None

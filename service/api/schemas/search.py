@@ -125,9 +125,13 @@ class SearchRequest(Strict):
         0.3,
         "auto",
     )
+    min_confidence: Annotated[Number, Field(ge=0, le=1)] | None = optional(
+        "Return no results if `confidence` is lower; default: CROSSLET_MIN_CONFIDENCE, which is off.", 0.8
+    )
     language: str | None = optional("ISO code of the query's language, for min_score and prefer auto.", "de")
-    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage", "highlights"]] = described(
-        "What to return with each id and score. With its text a document in passages also has its passage.",
+    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage", "highlights", "withheld"]] = described(
+        "What to return with each id and score. With its text a document in passages also has its passage. withheld: "
+        "results also where `min_confidence` is not reached.",
         ["text"],
         default=["text", "metadata"],
     )
@@ -162,6 +166,7 @@ class SearchRequest(Strict):
 
     def _check_filter_alone(self) -> None:
         given = {"mode": self.mode, "min_score": self.min_score, "prefer": self.prefer, "sort_k": self.sort_k}
+        given |= {"min_confidence": self.min_confidence}
         given |= {"rerank": self.rerank or None, "typing": self.typing or None}
         if (name := next((name for name, value in given.items() if value is not None), None)) is not None:
             raise ValueError(f"{name} needs a query; send one, or leave {name} out")
@@ -235,6 +240,18 @@ class SearchResult(BaseModel):
     )
 
 
+class Answer(BaseModel):
+    """How sure a search is."""
+
+    confidence: float | None = described(
+        "The probability that the first result, before paging, sorting and grouping, answers the query; null: it "
+        "cannot be told.",
+        0.83,
+    )
+    answered: bool = described("Whether there are results; false where `min_confidence` is not reached, too.", True)
+    confidence_is_null: str | None = optional("Why; absent otherwise.", "a search by keywords has no cosines")
+
+
 class SearchResponse(BaseModel):
     """Documents by descending score, or as `sort` says, ties by id; re-ranked ones by their first score."""
 
@@ -242,6 +259,10 @@ class SearchResponse(BaseModel):
         "A list of lists for `queries`, else a list.",
         [{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}],
     )
+    confidence: float | None = optional("As in `answers`, for one query. Absent without any.", 0.83)
+    answered: bool | None = optional("Likewise.", True)
+    confidence_is_null: str | None = optional("Likewise.", "a search by keywords has no cosines; mode hybrid has")
+    answers: list[Answer] | None = optional("How sure the search is of each of `queries`.", [{"answered": False}])
     total: int | list[int | None] | None = described(
         "How many documents, or groups, there are over all pages; null: of all that match the filter each has a score. "
         "A list for `queries`.",

@@ -86,6 +86,7 @@ class KeywordHits:
     The sum is multiplied by the square of the share of the query that the document has, in idf x rarity: one word of
     many says little.
 
+    shares: float64, of the query's idf, that documents have.
     terms: those of the query and those that they stand for, as `query_terms` gives them.
     weights: of those that were looked up, the rarer the more.
     is_complete: whether all were, to the end.
@@ -94,6 +95,7 @@ class KeywordHits:
     rows: Rows
     scores: npt.NDArray[np.float64]
     evidence: npt.NDArray[np.float64]
+    shares: npt.NDArray[np.float64]
     terms: Mapping[str, bool]
     weights: Mapping[str, float]
     is_complete: bool = True
@@ -170,6 +172,7 @@ class Plan:
             rows,
             np.bincount(at_P, score_P, len(rows)) / ((K1 + 1) * total),
             np.bincount(at_P, score_P * rarity_T[place_P], len(rows)) / ((K1 + 1) * total) * share_N**2,
+            np.bincount(at_P, word_idf_T[place_P], len(rows)) / total,
             terms={**self.words} | {one.term: one.is_start for one in self.near},
             weights={one.term: one.weight * one.idf for one in [*self.near, *self.known]},
             is_complete=self.is_complete and len(rows) < MAX_POSTINGS and times_P.sum() < MAX_OCCURRENCES,

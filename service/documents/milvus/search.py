@@ -40,9 +40,11 @@ from service.documents.search import (
     Candidates,
     Hit,
     arranged,
+    best_hit,
     best_of,
     best_passage,
     check_chars,
+    evidence,
     fuse,
     is_filter_alone,
     page_in_order,
@@ -155,9 +157,9 @@ class MilvusSearch:
         return [name for name in FIELDS if not unwanted.get(name)]
 
     def _depth(self, query: Query) -> int:
-        """Return how many results of each kind are looked for: more where both are fused."""
-        is_fused = query.vector_D is not None and query.words is not None
-        return max(self._top_k, DEPTH) if is_fused else self._top_k
+        """Return how many results of each kind are looked for: more where both are fused, or the nearest compared."""
+        is_deep = query.words is not None or self._options.compared > 0
+        return max(self._top_k, DEPTH) if is_deep and query.vector_D is not None else self._top_k
 
     def _found(self, query: Query, hits: ScoredRows, asked: int) -> Matches:
         """Find the documents of one query. hits: the nearest rows, and how many were asked for."""
@@ -178,8 +180,9 @@ class MilvusSearch:
             preferred = self._fields.matching(to_condition(wanted))
         if query.words is None:
             dense = dense or Candidates(())
-            found = [Hit(score, row, dense_rank=rank) for rank, (score, row) in enumerate(dense.best, 1)]
-            found += [Hit(score, row) for score, row in dense.preferred]
+            best_hits = enumerate(dense.best, 1)
+            found = [Hit(score, row, dense_rank=rank, cosine=score) for rank, (score, row) in best_hits]
+            found += [Hit(score, row, cosine=score) for score, row in dense.preferred]
         else:
             is_among = [np.ones(len(by_words.rows), np.bool_), np.isin(by_words.rows, preferred)][: len(among)]
 
@@ -191,7 +194,16 @@ class MilvusSearch:
             found = fuse(dense, words, by_words, lambda rows: self._cosines(rows, vector_D, nearest_of))
         page = arranged(self._fields, found, self._options, top_k=self._top_k, prefer=prefer, preferred=preferred)
         if query.words is None or query.vector_D is not None:
-            return Matches(self._matches(page, query, nearest_of, by_words))
+            matches = Matches(self._matches(page, query, nearest_of, by_words))
+            if found and self._options.compared:
+                first = best_hit(self._fields, found, page, self._options, prefer=prefer, preferred=preferred)
+                matches.evidence = evidence(
+                    *(query, found, first),
+                    compared=self._options.compared,
+                    text_of=self._text,
+                    vectors_of=self._vectors_of_passages,
+                )
+            return matches
         rows, least = by_words.rows, self._options.min_score
         if least is not None:
             rows = rows[by_words.scores >= least]
@@ -239,6 +251,18 @@ class MilvusSearch:
                 cosines[self._row_of[head]] = float(cosine_P.max())
                 nearest_of[head] = kept[int(cosine_P.argmax())]
         return np.array(list(cosines), np.int64), np.array(list(cosines.values()), np.float32)
+
+    def _text(self, row: int) -> str:
+        self._heads.require([self._head_of[row]], [*PLACE, "text"])
+        return str((self._heads.get(self._head_of[row]) or {}).get("text", ""))
+
+    def _vectors_of_passages(self, rows: Sequence[int]) -> tuple[Rows, Vectors]:
+        """Return each passage's row and vector, by row, then as in the document."""
+        heads = [self._head_of[row] for row in sorted(rows)]
+        stored = rows_of_documents(self._table, heads, [*PLACE, "vector"])
+        kept = [(self._row_of[head], row) for head in heads for row in current(stored.get(head, []))]
+        vectors_PD = np.stack([to_vector(row) for _, row in kept]) if kept else np.empty((0, 0), np.float32)
+        return np.array([row for row, _ in kept], np.int64), vectors_PD
 
     def _nearest(
         self,
@@ -356,6 +380,7 @@ class MilvusSearch:
                 group=groups.get(hit.row),
                 preference=hit.preference,
                 words=by_words.weights if options.words else None,
+                row=hit.row,
             )
             for hit in known
         ]

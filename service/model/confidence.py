@@ -1,0 +1,160 @@
+"""The probability that the first result of a search answers its query: a logistic model of the evidence.
+
+`crosslet evaluate --calibrate` fits it, and the artifact's manifest keeps it.
+
+N candidates, F features, P products of two of them
+"""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+Floats = npt.NDArray[np.float64]
+
+VERSION: Final = 1
+NEXT = 5  # documents that the first is compared with
+NEAREST = 100  # candidates whose cosines tell what is usual
+USUAL_SPREAD, USUAL_WEIGHT = 0.08, 10  # of cosines, and how many candidates this counts as: there may be few
+MAX_LOGIT = 30.0
+TINY = 1e-12
+READ_CHARS = 60  # of a text, to tell its script
+
+KANA = {"HIRAGANA", "KATAKANA"}
+DENSE = ("cosine", "gap", "margin", "deviation")
+HYBRID = (*DENSE, "comparable", "share", "lead")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a search found for a query in words: all candidates, best cosine first.
+
+    first: the place of the document that is best before paging, sorting and grouping.  text: of that document.
+    rows_N: the document index's numbers.  score_N: before what the query prefers.
+    share_N: of the query's words, by rarity, that each has; None: no words were looked for.
+    place_P, vectors_PD: passages of some documents, the first among them, one document's in a row; and their places.
+    """
+
+    first: int
+    text: str
+    query: str
+    rows_N: Sequence[int]
+    cosine_N: Floats
+    score_N: Floats
+    share_N: Floats | None
+    place_P: npt.NDArray[np.int64]
+    vectors_PD: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A logistic regression over standardised features and all products of two.
+
+    means, deviations: of the features.  coefficients: of the features, then of their products, row by row.
+    """
+
+    intercept: float
+    means: tuple[float, ...]
+    deviations: tuple[Annotated[float, Field(gt=0)], ...]
+    coefficients: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ConfidenceModel:
+    """different: two documents with a lower cosine are different.
+
+    right: share of right first documents it was fitted with, of all questions.
+    found: the same of the questions that have an answer.
+    dense, hybrid: for searches without and with words.
+    """
+
+    version: Literal[1]
+    different: float
+    right: Annotated[float, Field(gt=0, lt=1)]
+    found: Annotated[float, Field(gt=0, lt=1)]
+    dense: Weights
+    hybrid: Weights
+
+    def probability(self, evidence: Evidence, *, answerable: float) -> float | None:
+        """Return the probability that the first document answers. None: there is none different to compare it with.
+
+        answerable: expected share of questions that the documents answer.
+        """
+        feature_F = features(evidence, different=self.different)
+        if feature_F is None:
+            return None
+        return self.of(feature_F, answerable=answerable)
+
+    def of(self, feature_F: Floats, *, answerable: float) -> float:
+        """Return the probability for features, those of `DENSE` or of `HYBRID`."""
+        weights = self.dense if len(feature_F) == len(DENSE) else self.hybrid
+        standard_F = (feature_F - weights.means) / weights.deviations
+        logit = weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
+        logit += log_odds(answerable * self.found) - log_odds(self.right)
+        return 1 / (1 + math.exp(-min(max(logit, -MAX_LOGIT), MAX_LOGIT)))
+
+
+def features(evidence: Evidence, *, different: float) -> Floats | None:
+    """Return (F,), those of `DENSE`, with words those of `HYBRID`. None: no candidate is different from the first."""
+    cosine_N, score_N, first = evidence.cosine_N, evidence.score_N, evidence.first
+    next_K = np.flatnonzero(_likeness(evidence) < different)[:NEXT]
+    if not len(next_K):
+        return None
+    usual_N = cosine_N[:NEAREST]
+    squares = len(usual_N) * float(usual_N.var()) + USUAL_WEIGHT * USUAL_SPREAD**2
+    spread = math.sqrt(squares / (len(usual_N) + USUAL_WEIGHT))
+    cosine = float(cosine_N[first])
+    found = [
+        cosine,
+        cosine - float(cosine_N[next_K].mean()),
+        float(score_N[first]) - float(score_N[next_K].max()),
+        (cosine - float(usual_N.mean())) / spread,
+    ]
+    if evidence.share_N is not None:
+        share, share_K = float(evidence.share_N[first]), evidence.share_N[next_K]
+        comparable = float(script_of(evidence.query) == script_of(evidence.text))
+        found += [comparable, comparable * share, comparable * (share - float(share_K.mean()))]
+    return np.array(found)
+
+
+def _likeness(evidence: Evidence) -> Floats:
+    """Return the cosine of each document with the first, (N,); -1 where no vector is known."""
+    likeness_N = np.full(len(evidence.cosine_N), -1.0)
+    start_M = np.flatnonzero(np.diff(evidence.place_P, prepend=-1))
+    sum_MD = np.add.reduceat(evidence.vectors_PD, start_M, axis=0) if len(start_M) else evidence.vectors_PD
+    place_M = evidence.place_P[start_M]
+    first_D = sum_MD[place_M == evidence.first].sum(axis=0)
+    norm_M = np.linalg.norm(sum_MD, axis=1) * np.linalg.norm(first_D)
+    likeness_N[place_M] = sum_MD @ first_D / np.maximum(norm_M, TINY)
+    likeness_N[evidence.first] = 1
+    return likeness_N
+
+
+def with_products(standard_F: Floats) -> Floats:
+    """Return features and all products of two, (F + P,)."""
+    row_P, column_P = _pairs(len(standard_F))
+    return np.concatenate([standard_F, standard_F[row_P] * standard_F[column_P]])
+
+
+@cache
+def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    return np.triu_indices(count)
+
+
+def log_odds(share: float) -> float:
+    """Return the logarithm of a share's odds."""
+    return math.log(share / (1 - share))
+
+
+def script_of(text: str) -> str:
+    """Return the script of most letters, in Unicode's words; kana are Japanese whatever else there is."""
+    letters = filter(str.isalpha, text[:READ_CHARS])
+    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
+    return "JAPANESE" if KANA & scripts.keys() else max(scripts, key=lambda name: scripts[name], default="")
