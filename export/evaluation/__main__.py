@@ -143,6 +143,9 @@ def evaluate_parser() -> argparse.ArgumentParser:
         metavar="W",
         help="with --rerank-k: how far its best score moves a cosine towards 1, or alone; CROSSLET_RERANK_WEIGHT (0.2)",
     )
+    parser.add_argument(
+        "--calibrate", action="store_true", help="fit an artifact's confidence on DIR/qa, keep it in its manifest"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(
         "--failures", type=int, default=0, metavar="N", help="also print the N worst errors of each bitext set"

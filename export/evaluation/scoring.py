@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from export.evaluation import BUNDLED
+from export.evaluation.confidence import recalibrate
 from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from export.evaluation.models import is_served_reranker, load_model, probabilities, served_reranker, two_stage_scorer
 from export.evaluation.passages import best_passage_scorer, evaluate_passages, halves
@@ -81,6 +82,8 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
         if options.dimensions is not None:
             raise EvaluationError("--dimensions cuts vectors; a re-ranker has none: leave it out")
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
+    if options.calibrate:
+        return recalibrate(folder, options.data), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code).cut(options.dimensions)
     choice = _choice(options, options.languages or model.languages)
     scores = evaluate_folder(

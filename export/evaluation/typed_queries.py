@@ -110,7 +110,7 @@ def evaluate_typing(
     topic_of = typed.topic_of()
     rank_Q: dict[str, NDArray[np.int64]] = {}
     topics_Q: dict[str, NDArray[np.int64]] = {}
-    with _collection_of(typed.documents, encode_document, split) as collection:
+    with collection_of(typed.documents, encode_document, split) as collection:
         for mode in MODES:
             asked_Q = [_query(*of_query, mode) for of_query in zip(typed.queries, vector_QD, strict=True)]
             results_Q = [collection.search_all([asked], top_k=DEPTH)[0] for asked in asked_Q]
@@ -152,7 +152,7 @@ def _groups(queries: Sequence[TypedQuery], rows: NDArray[np.int64]) -> dict[str,
 
 
 @contextmanager
-def _collection_of(documents: Sequence[Document], encode: Encode, split: Split | None) -> Iterator[Collection]:
+def collection_of(documents: Sequence[Document], encode: Encode, split: Split | None) -> Iterator[Collection]:
     """Lend a collection of the documents, in passages as served, in a temporary folder."""
     named = [Document(one.id, one.text, one.metadata, split(one.text) if split else ()) for one in documents]
     vectors_PD = unit_rows(encode([part for document in named for part in document.parts]))

@@ -1,0 +1,352 @@
+"""Fits and measures an artifact's confidence: how likely the first result of a search answers the query.
+
+Each question is asked twice, as served: of all documents, and of those that do not answer it, in any language. So both
+have the same questions, and any share of them may count as unanswerable.
+
+Fitted on: the search set's dev, the held-out passages of question sets, bitcoin.org's FAQ, also with each answer in one
+language alone. Corpora in one language together weigh as much as those in several.
+Measured on: the search set's test, XQuAD's odd questions, BiPaR.
+
+Shapes: Q searches, F features.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from export.bundle import rewrite_card
+from export.evaluation import BUNDLED
+from export.evaluation.models import load_model
+from export.evaluation.typed_queries import collection_of
+from service.documents.document import Document
+from service.documents.interface import Query, ResultOptions
+from service.errors import ArtifactError
+from service.model.artifact import load_manifest
+from service.model.confidence import VERSION, ConfidenceModel, Floats, Weights, features, with_products
+from training.corpora.leakage import clean_passage, is_held_out
+from training.errors import EvaluationError
+from training.evaluation.encoders import Model
+from training.evaluation.lines import find_file, read_json_lines
+from training.evaluation.report import MetricScores
+from training.evaluation.search import read_search
+from training.evaluation.vectors import each_text_once, unit_rows
+from training.reranking.collection import evenly_spaced
+from training.reranking.readers import find_collection, read_collection
+
+logger = logging.getLogger(__name__)
+
+QUESTION_SETS = (
+    *("arcd", "boolq_part", "cmrc2018", "covid_qa_deepset", "drcd", "faquad", "idk_mrc", "jaquad", "jsquad"),
+    *("medquad", "nq_qed_dev", "pubmedqa_l", "tydiqa_goldp"),
+)
+FAQ, FAQ_IDS = "faq_multilingual", "bitcoin"
+DRAWS = 3  # of a language for each answer
+MOST_QUESTIONS, MOST_PASSAGES = 400, 500  # of a corpus to fit on
+MODES = ("hybrid", "dense")
+DIFFERENT = (0.7, 0.75, 0.8, 0.85, 0.9)
+OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
+PENALTY = 100.0  # of the squared coefficients
+UNANSWERABLE = (0.1, 0.3, 0.5)
+BINS = 10  # of equal mass
+SURE = 0.8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the topics of the documents that answer it."""
+
+    text: str
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents with a topic each, which translations share, and questions about them."""
+
+    name: str
+    documents: Sequence[Document]
+    questions: Sequence[Asked]
+    is_multilingual: bool = True
+
+
+@dataclass(frozen=True)
+class Searches:
+    """What the searches of a corpus found, in one mode.
+
+    feature_QF: by the limit of `ConfidenceModel.different`.
+    """
+
+    corpus: Corpus
+    feature_QF: dict[float, Floats]
+    is_right_Q: NDArray[np.bool_]
+    is_answerable_Q: NDArray[np.bool_]
+
+    def weights(self, unanswerable: float) -> Floats:
+        """Weights that sum to 1, of which a share is of searches without an answer."""
+        has_Q = self.is_answerable_Q
+        weight_Q: Floats = np.where(
+            has_Q, (1 - unanswerable) / max(1, has_Q.sum()), unanswerable / max(1, (~has_Q).sum())
+        )
+        return weight_Q
+
+
+def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores]:
+    """Return the confidence of a model that is served, and how good it is, by corpus.
+
+    Raises: EvaluationError: there is no question set, or a set is malformed.
+    """
+    query, document = each_text_once(model.encode_query), each_text_once(model.encode_document)
+    model = replace(model, encode_query=query, encode_document=document)
+    fitted_on: dict[str, list[Searches]] = {mode: [] for mode in MODES}
+    for corpus in _fitted_on(data):
+        for mode in MODES:
+            fitted_on[mode].append(searches(model, corpus, mode))
+        logger.info("asked %s: %d questions, %d documents", corpus.name, len(corpus.questions), len(corpus.documents))
+    confidence = fit(fitted_on)
+    scores: MetricScores = {}
+    for corpus in _measured_on(data):
+        for mode in MODES:
+            for metric, value in measure(confidence, searches(model, corpus, mode), mode).items():
+                scores.setdefault(f"confidence_{mode}_{metric}", {})[corpus.name] = value
+        logger.info("measured %s", corpus.name)
+    return confidence, scores
+
+
+def recalibrate(folder: Path, data: Path) -> MetricScores:
+    """Fit the confidence of an artifact, write it into the manifest, and return how good it is.
+
+    Raises: EvaluationError: the folder is no artifact of an encoder, or what `calibrate` raises.
+    """
+    try:
+        manifest = load_manifest(folder)
+    except ArtifactError as exc:
+        raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
+    confidence, scores = calibrate(load_model(str(folder)), data)
+    rewrite_card(folder, replace(manifest, confidence=confidence))
+    return scores
+
+
+def searches(model: Model, corpus: Corpus, mode: str) -> Searches:
+    """Ask every question of a corpus as a service would, with and without its answers."""
+    query_QD = unit_rows(model.encode_query([question.text for question in corpus.questions]))
+    topic_of = {document.id: document.metadata["topic"] for document in corpus.documents}
+    rows: list[tuple[list[Floats], bool, bool]] = []
+    with collection_of(corpus.documents, model.encode_document, model.split) as collection:
+        for question, vector_D in zip(corpus.questions, query_QD, strict=True):
+            asked = Query(vector_D, question.text if mode == "hybrid" else None, text=question.text)
+            others = {"not": {"topic": {"in": sorted(question.topics)}}}
+            for is_answerable in (True, False) if question.topics else (False,):
+                filter_ = None if is_answerable or not question.topics else others
+                (matches,) = collection.search_all([asked], top_k=1, filter_=filter_, options=OPTIONS)
+                if matches.evidence is None:
+                    continue
+                found = [features(matches.evidence, different=limit) for limit in DIFFERENT]
+                if all(feature_F is not None for feature_F in found):
+                    is_right = topic_of[matches[0].document.id] in question.topics and is_answerable
+                    rows.append(([one for one in found if one is not None], is_right, is_answerable))
+    features_LQF = np.stack([np.stack(found) for found, _, _ in rows], axis=1)
+    return Searches(
+        corpus,
+        dict(zip(DIFFERENT, features_LQF, strict=True)),
+        np.array([is_right for _, is_right, _ in rows]),
+        np.array([is_answerable for _, _, is_answerable in rows]),
+    )
+
+
+def fit(fitted_on: dict[str, list[Searches]]) -> ConfidenceModel:
+    """Return the model of the limit that is best on what it is fitted on."""
+    weight_Q = {mode: np.concatenate(_corpus_weights(of_mode)) for mode, of_mode in fitted_on.items()}
+    losses = {limit: sum(_fit(fitted_on[mode], weight_Q[mode], limit)[1] for mode in MODES) for limit in DIFFERENT}
+    limit = min(losses, key=lambda one: losses[one])
+    is_right_Q, has_Q = (
+        np.concatenate([getattr(one, name) for one in fitted_on["hybrid"]])
+        for name in ("is_right_Q", "is_answerable_Q")
+    )
+    return ConfidenceModel(
+        version=VERSION,
+        different=limit,
+        right=float(np.average(is_right_Q, weights=weight_Q["hybrid"])),
+        found=float(np.average(is_right_Q[has_Q], weights=weight_Q["hybrid"][has_Q])),
+        **{mode: _fit(fitted_on[mode], weight_Q[mode], limit)[0] for mode in MODES},
+    )
+
+
+def _corpus_weights(of_corpora: Sequence[Searches]) -> list[Floats]:
+    kinds = [one.corpus.is_multilingual for one in of_corpora]
+    return [one.weights(0.5) / kinds.count(kind) for one, kind in zip(of_corpora, kinds, strict=True)]
+
+
+def _fit(of_corpora: Sequence[Searches], weight_Q: Floats, limit: float) -> tuple[Weights, float]:
+    """Return the weights, and their loss."""
+    feature_QF = np.concatenate([one.feature_QF[limit] for one in of_corpora])
+    is_right_Q = np.concatenate([one.is_right_Q for one in of_corpora])
+    weight_Q = weight_Q / weight_Q.mean()
+    mean_F = np.average(feature_QF, axis=0, weights=weight_Q)
+    deviation_F = np.sqrt(np.average((feature_QF - mean_F) ** 2, axis=0, weights=weight_Q)) + 1e-6
+    input_QP = np.stack([with_products(row_F) for row_F in (feature_QF - mean_F) / deviation_F])
+    fitted = LogisticRegression(C=1 / PENALTY, max_iter=5000).fit(input_QP, is_right_Q, sample_weight=weight_Q)
+    probability_Q = fitted.predict_proba(input_QP)[:, 1]
+    loss = -float(np.average(np.log(np.where(is_right_Q, probability_Q, 1 - probability_Q)), weights=weight_Q))
+    rounded = [tuple(round(float(value), 5) for value in row) for row in (mean_F, deviation_F, fitted.coef_[0])]
+    return Weights(round(float(fitted.intercept_[0]), 5), *rounded), loss
+
+
+def measure(confidence: ConfidenceModel, found: Searches, mode: str) -> dict[str, float]:
+    """Return measures x 100 of one corpus, at shares of questions without an answer.
+
+    auc: how often a right first document has the higher confidence than a wrong one; auc_cosine: by its cosine.
+    error: the expected calibration error.  right: of what reaches SURE.  answered: of what is found first.
+    """
+    values: dict[str, float] = {}
+    feature_QF, is_right_Q = found.feature_QF[confidence.different], found.is_right_Q
+    for share in UNANSWERABLE:
+        weight_Q = found.weights(share)
+        probability_Q = np.array([confidence.of(row_F, answerable=1 - share) for row_F in feature_QF])
+        sure_Q = probability_Q >= SURE
+        right, sure = float(weight_Q @ is_right_Q), float(weight_Q @ sure_Q)
+        measured = {
+            "auc": roc_auc_score(is_right_Q, probability_Q, sample_weight=weight_Q),
+            "auc_cosine": roc_auc_score(is_right_Q, feature_QF[:, 0], sample_weight=weight_Q),
+            "error": calibration_error(probability_Q, is_right_Q, weight_Q),
+            "right": float(weight_Q @ (sure_Q & is_right_Q)) / max(sure, 1e-9),
+            "answered": float(weight_Q @ (sure_Q & is_right_Q)) / right,
+        }
+        values |= {f"{name}_{100 * share:.0f}": round(100 * float(value), 1) for name, value in measured.items()}
+    return values
+
+
+def calibration_error(probability_Q: Floats, is_right_Q: NDArray[np.bool_], weight_Q: Floats) -> float:
+    """Return the expected difference of probability and share in bins of equal mass."""
+    return sum(abs(mass * (said - true)) for mass, said, true in reliability(probability_Q, is_right_Q, weight_Q))
+
+
+def reliability(
+    probability_Q: Floats, is_right_Q: NDArray[np.bool_], weight_Q: Floats
+) -> list[tuple[float, float, float]]:
+    """Return mass, mean probability and share of right documents of each bin."""
+    order_Q = np.argsort(probability_Q, kind="stable")
+    probability_Q, is_right_Q = probability_Q[order_Q], is_right_Q[order_Q]
+    weight_Q = weight_Q[order_Q] / weight_Q.sum()
+    bin_Q = np.minimum((BINS * (np.cumsum(weight_Q) - weight_Q / 2)).astype(int), BINS - 1)
+    bins = []
+    for number in np.unique(bin_Q):
+        inside_Q = bin_Q == number
+        mass = float(weight_Q[inside_Q].sum())
+        said, true = (
+            np.average(values_Q[inside_Q], weights=weight_Q[inside_Q]) for values_Q in (probability_Q, is_right_Q)
+        )
+        bins.append((mass, float(said), float(true)))
+    return bins
+
+
+def _fitted_on(data: Path) -> Iterator[Corpus]:
+    yield _search_set(is_dev=True)
+    folder = data / "qa"
+    names = [name for name in QUESTION_SETS if find_file(folder / f"{name}.jsonl")]
+    if not names:
+        raise EvaluationError(f"{folder} has none of the question sets: {', '.join(QUESTION_SETS)}")
+    for name in names:
+        if (corpus := _held_out(folder / f"{name}.jsonl", name)).questions:
+            yield corpus
+    if (path := find_file(folder / f"{FAQ}.jsonl")) is not None:
+        faq = _faq(path)
+        yield faq
+        for seed in range(DRAWS):
+            yield replace(faq, name=f"{faq.name}_{seed}", documents=_one_a_topic(faq.documents, seed))
+
+
+def _measured_on(data: Path) -> Iterator[Corpus]:
+    yield _search_set(is_dev=False)
+    if (data / "eval" / "xquad").is_dir():
+        every = _translated(data / "eval" / "xquad", "xquad", step=2)
+        yield replace(every, name="xquad_mixed", documents=_one_a_topic(every.documents, 0))
+        yield replace(every, name="xquad_translated")
+    if (data / "eval" / "bipar" / "test").is_dir():
+        bipar = _translated(data / "eval" / "bipar" / "test", "bipar", step=1)
+        yield replace(bipar, documents=_one_a_topic(bipar.documents, 0))
+
+
+def _search_set(*, is_dev: bool) -> Corpus:
+    found = read_search(BUNDLED / "search")
+    assert found is not None  # noqa: S101 - bundled
+    documents = [_document(str(row), text) for row, text in enumerate(found.documents)]
+    questions = [
+        Asked(query.text, frozenset() if query.document is None else frozenset({str(query.document)}))
+        for query in found.queries
+        if query.is_dev == is_dev
+    ]
+    return Corpus(f"search_{'dev' if is_dev else 'test'}", documents, questions)
+
+
+def _held_out(path: Path, name: str) -> Corpus:
+    """Return the passages of a question set that no model has seen, evenly spaced, and their questions."""
+    collection = read_collection(path, "jsonl")
+    asked: dict[str, set[str]] = {}
+    passages: dict[str, None] = {}
+    for question in collection.questions:
+        for language, text in question.texts.items():
+            for index in question.positives:
+                passage = clean_passage(collection.passages[index].get(language, ""))
+                if passage and is_held_out(passage):
+                    passages[passage] = None
+                    asked.setdefault(" ".join(text.lstrip("- ").split()), set()).add(passage)
+    kept = [[*passages][row] for row in evenly_spaced(len(passages), MOST_PASSAGES)] if passages else []
+    topic_of = {passage: str(number) for number, passage in enumerate(kept)}
+    questions = [
+        Asked(text, frozenset(topic_of[passage] for passage in answers))
+        for text, answers in asked.items()
+        if answers <= topic_of.keys()
+    ]
+    documents = [_document(topic, passage) for passage, topic in topic_of.items()]
+    return Corpus(name, documents, _spaced(questions), is_multilingual=False)
+
+
+def _faq(path: Path) -> Corpus:
+    rows = [row for row in read_json_lines(path, ("query", "positive")) if str(row.get("id")).startswith(FAQ_IDS)]
+    documents = [_document(row["id"], row["positive"], number) for number, row in enumerate(rows)]
+    return Corpus(FAQ_IDS, documents, _spaced([Asked(row["query"], frozenset({row["id"]})) for row in rows]))
+
+
+def _translated(folder: Path, name: str, *, step: int) -> Corpus:
+    """Return all passages in all languages, and every so manieth question, from the second, each in one language."""
+    collection = find_collection(folder)
+    if collection is None:
+        raise EvaluationError(f"{folder} has no questions and passages")
+    draw = random.Random(0)  # noqa: S311 - no secret
+    documents = [
+        _document(str(topic), text, f"{topic}/{language}")
+        for topic, texts in enumerate(collection.passages)
+        for language, text in sorted(texts.items())
+    ]
+    questions = [
+        Asked(
+            draw.choice([text for _, text in sorted(question.texts.items())]), frozenset(map(str, question.positives))
+        )
+        for question in collection.questions[step - 1 :: step]
+    ]
+    return Corpus(name, documents, questions)
+
+
+def _one_a_topic(documents: Sequence[Document], seed: int) -> list[Document]:
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    by_topic: dict[str, list[Document]] = {}
+    for document in documents:
+        by_topic.setdefault(str(document.metadata["topic"]), []).append(document)
+    return [draw.choice(translations) for translations in by_topic.values()]
+
+
+def _spaced(questions: Sequence[Asked]) -> list[Asked]:
+    return [questions[row] for row in evenly_spaced(len(questions), MOST_QUESTIONS)] if questions else []
+
+
+def _document(topic: str, text: str, id_: object = None) -> Document:
+    return Document(topic if id_ is None else str(id_), text, {"topic": topic})

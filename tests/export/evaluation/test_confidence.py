@@ -1,0 +1,81 @@
+"""Confidence is fitted as searches are served, kept in the manifest, and measured by hand-made cases."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from export.evaluation.__main__ import main
+from export.evaluation.confidence import Asked, Corpus, calibration_error, searches
+from export.evaluation.models import load_model
+from service.documents.document import Document
+from service.model.artifact import load_manifest
+from tests.artifacts import build_artifact
+from training.corpora.leakage import is_held_out
+
+WORDS = ["so", "fa", "mi", "re", "do", "la"]
+
+
+def passages(count: int) -> list[str]:
+    """Texts that no model has been trained on."""
+    texts = (" ".join(WORDS[number // 6**place % 6] for place in range(6)) for number in range(6**6))
+    return [text for text, _ in zip(filter(is_held_out, texts), range(count), strict=False)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A question set whose questions have words of their passages."""
+    folder = tmp_path / "data" / "qa"
+    folder.mkdir(parents=True)
+    with gzip.open(folder / "arcd.jsonl.gz", "wt", encoding="utf-8") as file:
+        for text in passages(30):
+            file.write(json.dumps({"query": text[:8], "positive": text, "qlang": "en", "plang": "en"}) + "\n")
+    return folder.parent
+
+
+def test_calibration_is_kept_and_nothing_else_changes(tmp_path: Path, data: Path) -> None:
+    artifact, scores = tmp_path / "tiny", tmp_path / "scores.json"
+    before = build_artifact(artifact)
+    assert main([str(artifact), "--data", str(data), "--calibrate", "--out", str(scores)]) == 0
+    after = load_manifest(artifact)
+    assert after.fingerprint == before.fingerprint
+    assert after.confidence is not None
+    assert len(json.dumps(json.loads((artifact / "manifest.json").read_text("utf-8"))["confidence"])) < 20_000
+    measured = json.loads(scores.read_text("utf-8"))
+    assert {"confidence_hybrid_auc_30", "confidence_dense_error_30"} <= measured.keys()
+    assert 0 <= measured["confidence_hybrid_error_30"]["search_test"] <= 100
+
+
+@pytest.mark.parametrize(("model", "words"), [("models/none", "no folder"), ("", "has none of the question sets")])
+def test_what_cannot_be_calibrated_is_named(
+    tmp_path: Path, model: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not model:
+        build_artifact(tmp_path / "tiny")
+    assert main([model or str(tmp_path / "tiny"), "--data", str(tmp_path), "--calibrate"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_answer_is_taken_out_with_its_translations(tmp_path: Path) -> None:
+    build_artifact(tmp_path)
+    texts = ["so so so", "so so fa", "mi re", "do la", "re re"]
+    documents = [Document(str(n), text, {"topic": str(max(n, 1))}) for n, text in enumerate(texts)]
+    corpus = Corpus("tiny", documents, [Asked("so so so", frozenset({"1"})), Asked("la", frozenset())])
+    for mode in ("hybrid", "dense"):
+        found = searches(load_model(str(tmp_path)), corpus, mode)
+        assert found.is_answerable_Q.tolist() == [True, False, False]
+        assert found.is_right_Q.tolist() == [True, False, False]
+        assert found.weights(0.3) == pytest.approx([0.7, 0.15, 0.15])
+        cosine_Q = found.feature_QF[0.9][:, 0]
+        assert cosine_Q[0] == pytest.approx(1, abs=1e-5)
+        assert cosine_Q[1] < cosine_Q[0]
+
+
+def test_the_calibration_error_is_that_of_ten_bins() -> None:
+    said = np.repeat(np.arange(10) / 10, 10)
+    right = np.tile(np.arange(10) < 5, 10)
+    expected = float(np.mean(np.abs(np.arange(10) / 10 - 0.5)))
+    assert calibration_error(said, right, np.ones(100)) == pytest.approx(expected)
+    assert calibration_error(np.full(100, 0.5), right, np.ones(100)) == pytest.approx(0)
