@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -56,8 +58,11 @@ DIFFERENT = (0.7, 0.75, 0.8, 0.85, 0.9)
 OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
 PENALTY = 100.0  # of the squared coefficients
 UNANSWERABLE = (0.1, 0.3, 0.5)
+PLOTTED = 0.3
 BINS = 10  # of equal mass
 SURE = 0.8
+
+Curves = dict[str, dict[str, list[tuple[float, float, float]]]]  # mode -> corpus -> mass, mean and share of bins
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,8 @@ class Searches:
         return weight_Q
 
 
-def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores]:
-    """Return the confidence of a model that is served, and how good it is, by corpus.
+def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores, Curves]:
+    """Return the confidence of a model that is served, how good it is, by corpus, and how reliable.
 
     Raises: EvaluationError: there is no question set, or a set is malformed.
     """
@@ -113,16 +118,22 @@ def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores]:
         logger.info("asked %s: %d questions, %d documents", corpus.name, len(corpus.questions), len(corpus.documents))
     confidence = fit(fitted_on)
     scores: MetricScores = {}
+    curves: Curves = {}
     for corpus in _measured_on(data):
         for mode in MODES:
-            for metric, value in measure(confidence, searches(model, corpus, mode), mode).items():
+            found = searches(model, corpus, mode)
+            for metric, value in measure(confidence, found).items():
                 scores.setdefault(f"confidence_{mode}_{metric}", {})[corpus.name] = value
+            said_Q, weight_Q = probabilities(confidence, found, PLOTTED), found.weights(PLOTTED)
+            curves.setdefault(mode, {})[corpus.name] = reliability(said_Q, found.is_right_Q, weight_Q)
         logger.info("measured %s", corpus.name)
-    return confidence, scores
+    return confidence, scores, curves
 
 
-def recalibrate(folder: Path, data: Path) -> MetricScores:
+def recalibrate(folder: Path, data: Path, plot: Path | None = None) -> MetricScores:
     """Fit the confidence of an artifact, write it into the manifest, and return how good it is.
+
+    plot: SVG file for what was said and what was right.
 
     Raises: EvaluationError: the folder is no artifact of an encoder, or what `calibrate` raises.
     """
@@ -130,9 +141,25 @@ def recalibrate(folder: Path, data: Path) -> MetricScores:
         manifest = load_manifest(folder)
     except ArtifactError as exc:
         raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
-    confidence, scores = calibrate(load_model(str(folder)), data)
+    confidence, scores, curves = calibrate(load_model(str(folder)), data)
     rewrite_card(folder, replace(manifest, confidence=confidence))
+    if plot is not None:
+        draw(curves, plot)
     return scores
+
+
+def draw(curves: Curves, path: Path) -> None:
+    """Plot the share of right first documents over the confidence, a panel a mode."""
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axis, (mode, of_corpora) in zip(panels, curves.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
+        for name, bins in of_corpora.items():
+            axis.plot([said for _, said, _ in bins], [true for *_, true in bins], marker="o", label=name)
+        axis.set(title=mode, xlabel="confidence", ylabel="share that is right")
+        axis.legend(fontsize="small")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "confidence"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def searches(model: Model, corpus: Corpus, mode: str) -> Searches:
@@ -200,22 +227,28 @@ def _fit(of_corpora: Sequence[Searches], weight_Q: Floats, limit: float) -> tupl
     return Weights(round(float(fitted.intercept_[0]), 5), *rounded), loss
 
 
-def measure(confidence: ConfidenceModel, found: Searches, mode: str) -> dict[str, float]:
+def probabilities(confidence: ConfidenceModel, found: Searches, unanswerable: float) -> Floats:
+    """Return the confidence of each search at a share of questions without an answer."""
+    feature_QF = found.feature_QF[confidence.different]
+    return np.array([confidence.of(feature_F, answerable=1 - unanswerable) for feature_F in feature_QF])
+
+
+def measure(confidence: ConfidenceModel, found: Searches) -> dict[str, float]:
     """Return measures x 100 of one corpus, at shares of questions without an answer.
 
     auc: how often a right first document has the higher confidence than a wrong one; auc_cosine: by its cosine.
     error: the expected calibration error.  right: of what reaches SURE.  answered: of what is found first.
     """
     values: dict[str, float] = {}
-    feature_QF, is_right_Q = found.feature_QF[confidence.different], found.is_right_Q
+    cosine_Q, is_right_Q = found.feature_QF[confidence.different][:, 0], found.is_right_Q
     for share in UNANSWERABLE:
         weight_Q = found.weights(share)
-        probability_Q = np.array([confidence.of(row_F, answerable=1 - share) for row_F in feature_QF])
+        probability_Q = probabilities(confidence, found, share)
         sure_Q = probability_Q >= SURE
         right, sure = float(weight_Q @ is_right_Q), float(weight_Q @ sure_Q)
         measured = {
             "auc": roc_auc_score(is_right_Q, probability_Q, sample_weight=weight_Q),
-            "auc_cosine": roc_auc_score(is_right_Q, feature_QF[:, 0], sample_weight=weight_Q),
+            "auc_cosine": roc_auc_score(is_right_Q, cosine_Q, sample_weight=weight_Q),
             "error": calibration_error(probability_Q, is_right_Q, weight_Q),
             "right": float(weight_Q @ (sure_Q & is_right_Q)) / max(sure, 1e-9),
             "answered": float(weight_Q @ (sure_Q & is_right_Q)) / right,

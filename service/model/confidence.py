@@ -127,9 +127,10 @@ def features(evidence: Evidence, *, different: float) -> Floats | None:
 def _likeness(evidence: Evidence) -> Floats:
     """Return the cosine of each document with the first, (N,); -1 where no vector is known."""
     likeness_N = np.full(len(evidence.cosine_N), -1.0)
-    start_M = np.flatnonzero(np.diff(evidence.place_P, prepend=-1))
-    sum_MD = np.add.reduceat(evidence.vectors_PD, start_M, axis=0) if len(start_M) else evidence.vectors_PD
-    place_M = evidence.place_P[start_M]
+    place_M, sum_MD = evidence.place_P, evidence.vectors_PD
+    if len(set(place_M.tolist())) < len(place_M):  # some have several passages
+        start_M = np.flatnonzero(np.diff(place_M, prepend=-1))
+        place_M, sum_MD = place_M[start_M], np.add.reduceat(sum_MD, start_M, axis=0)
     first_D = sum_MD[place_M == evidence.first].sum(axis=0)
     norm_M = np.linalg.norm(sum_MD, axis=1) * np.linalg.norm(first_D)
     likeness_N[place_M] = sum_MD @ first_D / np.maximum(norm_M, TINY)
