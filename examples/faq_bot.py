@@ -20,7 +20,7 @@ BOT = {"bot": "faq"}
 
 
 def answer(client: httpx.Client, question: str) -> str:
-    request = {"query": question, "top_k": 1, "filter": BOT, "include": ["metadata"], "min_confidence": 0.5}
+    request = {"query": question, "top_k": 1, "filter": BOT, "include": ["metadata"], "min_confidence": 0.8}
     results = client.post("/search", json=request).raise_for_status().json()["results"]
     return results[0]["metadata"]["answer"] if results else "I do not know. A colleague will answer."
 

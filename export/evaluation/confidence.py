@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from service.documents.document import Document
 from service.documents.interface import Query, ResultOptions
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
-from service.model.confidence import VERSION, ConfidenceModel, Floats, Weights, features, with_products
+from service.model.confidence import VERSION, ConfidenceModel, Floats, Weights, clipped, features, with_products
 from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.encoders import Model
@@ -53,6 +53,7 @@ QUESTION_SETS = (
 FAQ, FAQ_IDS = "faq_multilingual", "bitcoin"
 DRAWS = 3  # of a language for each answer
 MOST_QUESTIONS, MOST_PASSAGES = 400, 500  # of a corpus to fit on
+SMALL, FEW = 240, 5  # documents of corpora that are also asked with a filter, and topics that it leaves
 MODES = ("hybrid", "dense")
 DIFFERENT = (0.7, 0.75, 0.8, 0.85, 0.9)
 OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
@@ -75,12 +76,25 @@ class Asked:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents with a topic each, which translations share, and questions about them."""
+    """Documents with a topic each, which translations share, and questions about them.
+
+    few: each search is filtered to so many topics, drawn by chance, and what answers; 0: to nothing.
+    """
 
     name: str
     documents: Sequence[Document]
     questions: Sequence[Asked]
     is_multilingual: bool = True
+    few: int = 0
+
+    def filters(self, question: Asked, draw: random.Random) -> Iterator[tuple[dict[str, object], bool]]:
+        """Yield the filter of each search for a question, and whether it leaves an answer."""
+        others = sorted({str(document.metadata["topic"]) for document in self.documents} - question.topics)
+        if self.few:
+            others = draw.sample(others, min(self.few, len(others)))
+        if question.topics:
+            yield ({"topic": {"in": [*sorted(question.topics), *others]}} if self.few else {}), True
+        yield {"topic": {"in": others}} if self.few else {"not": {"topic": {"in": [*question.topics, ""]}}}, False
 
 
 @dataclass(frozen=True)
@@ -112,14 +126,14 @@ def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores, 
     query, document = each_text_once(model.encode_query), each_text_once(model.encode_document)
     model = replace(model, encode_query=query, encode_document=document)
     fitted_on: dict[str, list[Searches]] = {mode: [] for mode in MODES}
-    for corpus in _fitted_on(data):
+    for corpus in _with_few(_fitted_on(data)):
         for mode in MODES:
             fitted_on[mode].append(searches(model, corpus, mode))
         logger.info("asked %s: %d questions, %d documents", corpus.name, len(corpus.questions), len(corpus.documents))
     confidence = fit(fitted_on)
     scores: MetricScores = {}
     curves: Curves = {}
-    for corpus in _measured_on(data):
+    for corpus in _with_few(_measured_on(data)):
         for mode in MODES:
             found = searches(model, corpus, mode)
             for metric, value in measure(confidence, found).items():
@@ -167,12 +181,11 @@ def searches(model: Model, corpus: Corpus, mode: str) -> Searches:
     query_QD = unit_rows(model.encode_query([question.text for question in corpus.questions]))
     topic_of = {document.id: document.metadata["topic"] for document in corpus.documents}
     rows: list[tuple[list[Floats], bool, bool]] = []
+    draw = random.Random(0)  # noqa: S311 - no secret
     with collection_of(corpus.documents, model.encode_document, model.split) as collection:
         for question, vector_D in zip(corpus.questions, query_QD, strict=True):
             asked = Query(vector_D, question.text if mode == "hybrid" else None, text=question.text)
-            others = {"not": {"topic": {"in": sorted(question.topics)}}}
-            for is_answerable in (True, False) if question.topics else (False,):
-                filter_ = None if is_answerable or not question.topics else others
+            for filter_, is_answerable in corpus.filters(question, draw):
                 (matches,) = collection.search_all([asked], top_k=1, filter_=filter_, options=OPTIONS)
                 if matches.evidence is None:
                     continue
@@ -219,7 +232,7 @@ def _fit(of_corpora: Sequence[Searches], weight_Q: Floats, limit: float) -> tupl
     weight_Q = weight_Q / weight_Q.mean()
     mean_F = np.average(feature_QF, axis=0, weights=weight_Q)
     deviation_F = np.sqrt(np.average((feature_QF - mean_F) ** 2, axis=0, weights=weight_Q)) + 1e-6
-    input_QP = np.stack([with_products(row_F) for row_F in (feature_QF - mean_F) / deviation_F])
+    input_QP = np.stack([with_products(row_F) for row_F in clipped((feature_QF - mean_F) / deviation_F)])
     fitted = LogisticRegression(C=1 / PENALTY, max_iter=5000).fit(input_QP, is_right_Q, sample_weight=weight_Q)
     probability_Q = fitted.predict_proba(input_QP)[:, 1]
     loss = -float(np.average(np.log(np.where(is_right_Q, probability_Q, 1 - probability_Q)), weights=weight_Q))
@@ -306,6 +319,14 @@ def _measured_on(data: Path) -> Iterator[Corpus]:
     if (data / "eval" / "bipar" / "test").is_dir():
         bipar = _translated(data / "eval" / "bipar" / "test", "bipar", step=1)
         yield replace(bipar, documents=_one_a_topic(bipar.documents, 0))
+
+
+def _with_few(corpora: Iterable[Corpus]) -> Iterator[Corpus]:
+    """Yield corpora, and those in which every search is filtered to few documents."""
+    for corpus in corpora:
+        yield corpus
+        if len(corpus.documents) <= SMALL:
+            yield replace(corpus, name=f"{corpus.name}_few", few=FEW)
 
 
 def _search_set(*, is_dev: bool) -> Corpus:

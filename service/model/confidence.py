@@ -23,6 +23,7 @@ VERSION: Final = 1
 NEXT = 5  # documents that the first is compared with
 NEAREST = 100  # candidates whose cosines tell what is usual
 USUAL_SPREAD, USUAL_WEIGHT = 0.08, 10  # of cosines, and how many candidates this counts as: there may be few
+FARTHEST = 2.5  # standard deviations
 MAX_LOGIT = 30.0
 TINY = 1e-12
 READ_CHARS = 60  # of a text, to tell its script
@@ -95,7 +96,7 @@ class ConfidenceModel:
     def of(self, feature_F: Floats, *, answerable: float) -> float:
         """Return the probability for features, those of `DENSE` or of `HYBRID`."""
         weights = self.dense if len(feature_F) == len(DENSE) else self.hybrid
-        standard_F = (feature_F - weights.means) / weights.deviations
+        standard_F = clipped((feature_F - weights.means) / weights.deviations)
         logit = weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
         logit += log_odds(answerable * self.found) - log_odds(self.right)
         return 1 / (1 + math.exp(-min(max(logit, -MAX_LOGIT), MAX_LOGIT)))
@@ -136,6 +137,11 @@ def _likeness(evidence: Evidence) -> Floats:
     likeness_N[place_M] = sum_MD @ first_D / np.maximum(norm_M, TINY)
     likeness_N[evidence.first] = 1
     return likeness_N
+
+
+def clipped(standard_F: Floats) -> Floats:
+    """Return standardised features without what was hardly fitted."""
+    return standard_F.clip(-FARTHEST, FARTHEST)
 
 
 def with_products(standard_F: Floats) -> Floats:

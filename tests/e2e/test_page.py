@@ -73,7 +73,7 @@ def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: http
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense"])
-def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service: httpx.Client, mode: str) -> None:
+def test_scores_are_bars_and_doubtful_answers_are_marked(page: Page, service: httpx.Client, mode: str) -> None:
     put(service, ["Das Passwort ist falsch.", "The moon is far away."])
     modes = page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)")
     assert modes == ["hybrid", "dense", "keywords"]
@@ -82,21 +82,21 @@ def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service:
     widths = page.value("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.inlineSize))")
     scores = page.value("[...document.querySelectorAll('.bar')].map(e => Number(e.ariaValueNow))")
     assert widths == pytest.approx([max(score, 0) * 100 for score in scores], abs=0.01)
+    kinds = "[...document.querySelectorAll('#results > li')].map(e => e.className)"
+    assert set(page.value(kinds)) == {"result"}
     border = service.get("/info").json()["min_scores"]["all"]
-    kinds = page.value("[...document.querySelectorAll('#results > li')].map(e => e.className)")
-    doubtful = sum(score < border for score in scores)
-    assert 0 < doubtful < len(scores)
-    assert kinds == ["result"] * (len(scores) - doubtful) + ["divider"] + ["result doubtful"] * doubtful
     page.value("document.querySelector('#min-score').selectedIndex = 1")
     assert page.value("document.querySelector('#min-score').value") == str(border)
-    assert len(search(page, "My password is wrong.")) == len(scores) - doubtful
+    assert len(search(page, "My password is wrong.")) == sum(score >= border for score in scores)
     page.value("document.querySelector('#top-k').value = 1; document.querySelector('#min-score').selectedIndex = 0")
-    assert len(search(page, "My password is wrong.")) == 1
+    assert len(search(page, "What do bananas cost?")) == 1
+    assert page.value(kinds) == ["divider", "result doubtful"]
+    assert service.post("/search", json={"query": "What do bananas cost?", "mode": mode}).json()["confidence"] < 0.5
     page.click("#more")
     wait_for_results(page, 2)
     page.value("document.querySelector('#mode').value = 'keywords'; document.querySelector('#top-k').value = 10")
     assert len(search(page, "falsch falsche moon")) == 2
-    assert page.value("document.querySelectorAll('.divider, .doubtful').length") == 0  # these scores are no cosines
+    assert page.value("document.querySelectorAll('.divider, .doubtful').length") == 0  # keywords have no confidence
 
 
 def test_bad_lines_are_named_and_the_others_stored(page: Page, service: httpx.Client) -> None:
