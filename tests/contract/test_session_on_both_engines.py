@@ -10,7 +10,7 @@ import pytest
 from tests.contract.live import live_service
 
 BUNDLED = Path(__file__).parents[2] / "models" / "default"
-OF_AN_ENGINE = {"took_ms", "revision", "backend", "size_bytes", "recall", "next", "cursor"}
+OF_AN_ENGINE = {"has_keywords", "took_ms", "revision", "backend", "size_bytes", "recall", "next", "cursor"}
 TEXTS = {
     "en": [
         "A red kettle that boils a litre of water.",
@@ -71,11 +71,14 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[httpx.Client]]:
+@pytest.fixture(scope="module", params=["milvus-lite", pytest.param("milvus", marks=pytest.mark.milvus)])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[httpx.Client]]:
     """A service with each engine."""
     folder = tmp_path_factory.mktemp("session")
     milvus = {"index": f"milvus+lite://{folder}/documents.db", "index_timeout_s": 100}
+    if request.param == "milvus":
+        standalone = request.getfixturevalue("standalone")
+        milvus |= {"index": standalone.url, "index_token": standalone.token}
     with live_service(BUNDLED, folder / "a") as embedded, live_service(BUNDLED, folder / "b", **milvus) as other:
         yield [embedded, other]
 
@@ -97,22 +100,30 @@ def ask(both: list[httpx.Client], method: str, path: str, json: object = None) -
     return answer
 
 
+def searches(both: list[httpx.Client]) -> list[dict[str, Any]]:
+    """Return those that both take; without keywords by meaning."""
+    if all(client.get("/info").json()["index"]["has_keywords"] for client in both):
+        return SEARCHES
+    by_meaning = [one for one in SEARCHES if one.get("mode", "dense") == "dense" and not one.get("typing")]
+    return [one | ({"mode": "dense"} if {"query", "queries"} & one.keys() else {}) for one in by_meaning]
+
+
 def test_a_session_is_answered_alike(both: list[httpx.Client]) -> None:
     assert ask(both, "PUT", "/documents", {"documents": DOCUMENTS})["upserted"] == len(DOCUMENTS)
     ask(both, "PUT", "/documents", {"documents": [{"id": "manual", "text": MANUAL}], "chunk": True})
     ask(both, "PUT", "/documents", {"documents": [{"id": "cut", "text": MANUAL}], "chunk": False})
     ask(both, "PUT", "/documents", {"documents": [{"id": "gone", "text": "a green kettle, gone"}]})
     ask(both, "DELETE", "/documents/gone")
-    for search in SEARCHES:
+    for search in searches(both):
         answer = ask(both, "POST", "/search", {"include": EVERYTHING, **search})
-        assert answer["results"] or search.get("filter") == {"none": 1}
+        assert answer["results"] or {"filter", "min_score"} & search.keys()
     ask(both, "PATCH", "/documents/kettle/de", {"metadata": {"rank": 99, "topic": None}})
     ask(both, "GET", "/documents/kettle/de")
     ask(both, "GET", "/documents?limit=100")
     ask(both, "GET", "/documents?truncated=true")
     ask(both, "POST", "/documents/count", {"filter": {"rank": {"gt": 3}}, "facets": ["lang", "rank"]})
     ask(both, "POST", "/documents/delete", {"filter": {"lang": "fr"}})
-    for search in SEARCHES:
+    for search in searches(both):
         ask(both, "POST", "/search", {"include": EVERYTHING, **search})
 
 
@@ -121,11 +132,12 @@ def test_collections_are_answered_alike(both: list[httpx.Client]) -> None:
     ask(both, "PUT", shop, {"text": "{title} {no} {maker.name}", "fields": ["price"]})
     ask(both, "PUT", f"{shop}/documents", {"documents": GOODS})
     for query in ("wk1720", "kettle", "wasserkocher", "wk17"):
-        for mode in ("keywords", "hybrid", "dense"):
+        for mode in ("keywords", "hybrid", "dense") if searches(both) is SEARCHES else ("dense",):
             ask(both, "POST", f"{shop}/search", {"query": query, "mode": mode, "include": EVERYTHING})
     ask(both, "PATCH", f"{shop}/documents/1", {"metadata": {"title": "Teapot", "price": 3}})
     ask(both, "GET", f"{shop}/documents/1")
-    ask(both, "POST", f"{shop}/search", {"query": "teapot", "filter": {"price": {"lt": 10}}})
-    ask(both, "GET", "/collections")
+    ask(both, "POST", f"{shop}/search", {"query": "teapot", "mode": "dense", "filter": {"price": {"lt": 10}}})
+    names = [[one["name"] for one in client.get("/collections").json()["collections"]] for client in both]
+    assert names == [["default", "shop"]] * 2
     ask(both, "DELETE", shop)
     assert {client.get(f"{shop}/documents/1").status_code for client in both} == {404}
