@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -164,6 +162,9 @@ def recalibrate(folder: Path, data: Path, plot: Path | None = None) -> MetricSco
 
 def draw(curves: Curves, path: Path) -> None:
     """Plot the share of right first documents over the confidence, a panel a mode."""
+    from matplotlib import rc_context  # here: it writes a cache of fonts when imported
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axis, (mode, of_corpora) in zip(panels, curves.items(), strict=True):

@@ -28,7 +28,7 @@ const FIELDS = {
 const FLAGS = ["rerank", "prefer"];
 
 const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
-const hasKeywords = modes.length > 1; // where Milvus keeps documents there are none
+const hasKeywords = modes.length > 1; // an old Milvus has none
 
 let info = null;
 let defaults = {}; // of the form
@@ -303,7 +303,8 @@ function showResults({ results, total, confidence, preferred, took_ms, isCut, ha
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
   last = { stage, cursor };
-  const isDoubtful = typeof confidence === "number" && confidence < DOUBTFUL;
+  // Sorted, the first result is not the best one.
+  const isDoubtful = sorting() === null && typeof confidence === "number" && confidence < DOUBTFUL;
   if (isDoubtful && offset === 0 && results.length > 0) byId("results").append(divider(confidence));
   const groupBy = byId("group-by").value;
   for (const result of results) {
