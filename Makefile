@@ -4,7 +4,7 @@
 PYTHON ?= python3
 TORCH  ?= cpu# cpu | cuda: the build of torch in the development environment
 ARGS   ?=# passed on to the command
-JOBS   ?= 2# processes that run tests
+JOBS   ?= 2# processes that run the fast tests
 DATA   ?= data# of `make model`: folder with parallel/ and eval/
 OUT    ?= runs/crosslet-mini# of `make model`
 TERMS  ?=# of `make model`: licences of its text ("permissive share-alike"); empty: the configuration's
@@ -34,7 +34,7 @@ test: $(DEV)/.installed  ## the fast tests; ARGS="-k name" goes to pytest
 	$(DEV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: $(DEV)/.installed  ## the tests that take minutes: training end to end
-	$(DEV)/bin/python -m pytest -n $(JOBS) --dist loadfile -m slow $(ARGS)
+	$(DEV)/bin/python -m pytest -m slow $(ARGS)
 
 test-milvus: $(DEV)/.installed .venv-milvus/.installed  ## the tests against a Milvus 2.3 server, which is installed (260 MB) and started; no root
 	@# In a network of its own, which has loopback alone: the server listens on every address. And with mounts of its own.
