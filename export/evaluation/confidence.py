@@ -31,7 +31,7 @@ from service.documents.document import Document
 from service.documents.interface import Query, ResultOptions
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
-from service.model.confidence import VERSION, ConfidenceModel, Floats, Weights, clipped, features, with_products
+from service.model.confidence import VERSION, ConfidenceModel, Weights, clipped, features, with_products
 from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.encoders import Model
@@ -48,6 +48,8 @@ QUESTION_SETS = (
     *("arcd", "boolq_part", "cmrc2018", "covid_qa_deepset", "drcd", "faquad", "idk_mrc", "jaquad", "jsquad"),
     *("medquad", "nq_qed_dev", "pubmedqa_l", "tydiqa_goldp"),
 )
+
+Floats = NDArray[np.float64]
 FAQ, FAQ_IDS = "faq_multilingual", "bitcoin"
 DRAWS = 3  # of a language for each answer
 MOST_QUESTIONS, MOST_PASSAGES = 400, 500  # of a corpus to fit on

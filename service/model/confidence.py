@@ -5,19 +5,23 @@
 N candidates, F features, P products of two of them
 """
 
+from __future__ import annotations
+
 import math
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:  # at run time in functions: manifests are read before it is known whether numpy can be loaded
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 VERSION: Final = 1
 NEXT = 5  # documents that the first is compared with
@@ -95,6 +99,8 @@ class ConfidenceModel:
 
     def of(self, feature_F: Floats, *, answerable: float) -> float:
         """Return the probability for features, those of `DENSE` or of `HYBRID`."""
+        import numpy as np
+
         weights = self.dense if len(feature_F) == len(DENSE) else self.hybrid
         standard_F = clipped((feature_F - weights.means) / weights.deviations)
         logit = weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
@@ -104,6 +110,8 @@ class ConfidenceModel:
 
 def features(evidence: Evidence, *, different: float) -> Floats | None:
     """Return (F,), those of `DENSE`, with words those of `HYBRID`. None: no candidate is different from the first."""
+    import numpy as np
+
     cosine_N, score_N, first = evidence.cosine_N, evidence.score_N, evidence.first
     next_K = np.flatnonzero(_likeness(evidence) < different)[:NEXT]
     if not len(next_K):
@@ -127,6 +135,8 @@ def features(evidence: Evidence, *, different: float) -> Floats | None:
 
 def _likeness(evidence: Evidence) -> Floats:
     """Return the cosine of each document with the first, (N,); -1 where no vector is known."""
+    import numpy as np
+
     likeness_N = np.full(len(evidence.cosine_N), -1.0)
     place_M, sum_MD = evidence.place_P, evidence.vectors_PD
     if len(set(place_M.tolist())) < len(place_M):  # some have several passages
@@ -146,12 +156,16 @@ def clipped(standard_F: Floats) -> Floats:
 
 def with_products(standard_F: Floats) -> Floats:
     """Return features and all products of two, (F + P,)."""
+    import numpy as np
+
     row_P, column_P = _pairs(len(standard_F))
     return np.concatenate([standard_F, standard_F[row_P] * standard_F[column_P]])
 
 
 @cache
 def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    import numpy as np
+
     return np.triu_indices(count)
 
 
