@@ -191,7 +191,7 @@ class Search:
 
         among = [selected] if query.prefer is None else [selected, self._prefer(snapshot, query.prefer).passages]
         is_deep = query.words is not None or self._options.compared > 0
-        return self._candidates(snapshot, best, among, wanted=self._depth if is_deep else self._top_k)
+        return candidates_of(snapshot, best, among, self._options, wanted=self._depth if is_deep else self._top_k)
 
     def _with_words(self, snapshot: Snapshot, query: Query, by_words: KeywordHits) -> Candidates:
         """Return the best documents by keywords."""
@@ -202,22 +202,13 @@ class Search:
         among = [np.ones(len(by_words.rows), np.bool_)]
         if query.prefer is not None:
             among.append(np.isin(by_words.rows, self._prefer(snapshot, query.prefer).rows))
-        return self._candidates(snapshot, best, among, wanted=self._top_k if query.vector_D is None else self._depth)
+        wanted = self._top_k if query.vector_D is None else self._depth
+        return candidates_of(snapshot, best, among, self._options, wanted=wanted)
 
     @property
     def _depth(self) -> int:
         """The number of results of each kind that are fused."""
         return max(self._top_k, DEPTH)
-
-    def _candidates(
-        self, snapshot: Snapshot, best: Callable[..., Ranked], among: Sequence[T], *, wanted: int
-    ) -> Candidates:
-        """Return the best among all, and among those preferred; of as many groups as wanted."""
-        field = self._options.group_by
-        if field is None:
-            return Candidates(*(best(wanted, which) for which in among))
-        lists = (of_enough_groups(snapshot, field, partial(best, among=which), wanted=wanted) for which in among)
-        return Candidates(*lists)
 
     def _matches(self, snapshot: Snapshot, query: Query, dense: Candidates | None) -> Matches:
         """Add what the keywords find, fuse both, arrange the results, and read what is wanted of the page."""
@@ -246,14 +237,8 @@ class Search:
                 best = best_hit(snapshot, hits, page, self._options, prefer=query.prefer, preferred=preferred)
                 matches.evidence = self._evidence(snapshot, query, hits, best)
             return matches
-        found, least = by_words.rows, self._options.min_score
-        if least is not None:
-            found = found[by_words.scores >= least]
-        field = self._options.group_by
-        matches = Matches(self._read(snapshot, page, query, by_words, found))
-        matches.total = len(found) if field is None else len(first_of_groups(snapshot, field, found))
-        matches.is_counted = by_words.is_complete
-        return matches
+        found = by_words.of_score(self._options.min_score)
+        return counted(self._read(snapshot, page, query, by_words, found), snapshot, found, by_words, self._options)
 
     def _evidence(self, snapshot: Snapshot, query: Query, hits: Sequence[Hit], best: Hit) -> Evidence:
         def text_of(row: int) -> str:
@@ -334,6 +319,32 @@ class Search:
         if self._revision != snapshot.revision:
             self._revision, self._selected, self._documents, self._vectors = snapshot.revision, None, {}, {}
             self._preferred = {}
+
+
+def candidates_of(
+    reader: FieldReader, best: Callable[..., Ranked], among: Sequence[T], options: ResultOptions, *, wanted: int
+) -> Candidates:
+    """Return the best among all, and among those preferred; of as many groups as wanted.
+
+    best: gives the best of so many, `among` some.  among: what it takes for all, and for those preferred.
+    """
+    field = options.group_by
+    if field is None:
+        return Candidates(*(best(wanted, which) for which in among))
+    return Candidates(*(of_enough_groups(reader, field, partial(best, among=which), wanted=wanted) for which in among))
+
+
+def counted(
+    found: Sequence[Match], reader: FieldReader, rows: Rows, by_words: KeywordHits, options: ResultOptions
+) -> Matches:
+    """Return the results of a search by words alone, with how many documents, or groups, all pages have.
+
+    rows: of all documents that were found.
+    """
+    matches = Matches(found)
+    matches.total = len(rows) if options.group_by is None else len(first_of_groups(reader, options.group_by, rows))
+    matches.is_counted = by_words.is_complete
+    return matches
 
 
 def arranged(

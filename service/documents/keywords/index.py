@@ -100,6 +100,10 @@ class KeywordHits:
     weights: Mapping[str, float]
     is_complete: bool = True
 
+    def of_score(self, least: float | None) -> Rows:
+        """Return the rows with a score, or a higher one; None: all."""
+        return self.rows if least is None else self.rows[self.scores >= least]
+
 
 @dataclass(frozen=True)
 class LookUp:

@@ -3,15 +3,14 @@
 B queries, D dims
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.arrangement import Ranked, first_of_groups, groups_of, of_enough_groups
+from service.documents.arrangement import Ranked, groups_of
 from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Condition, Scalar, to_condition
 from service.documents.interface import Filter, Match, Matches, Passage, Query, ResultOptions
@@ -43,7 +42,9 @@ from service.documents.search import (
     best_hit,
     best_of,
     best_passage,
+    candidates_of,
     check_chars,
+    counted,
     evidence,
     fuse,
     is_filter_alone,
@@ -114,6 +115,7 @@ class MilvusSearch:
         self._row_of: dict[str, int] = {}
         self._documents: dict[str, StoredDocument] = {}
         self._vectors: dict[str, Vectors] = {}
+        self._stored: dict[str, list[MilvusRow]] = {}
         self._chars = 0
 
     def run(self, queries: Sequence[Query]) -> list[Matches]:
@@ -164,20 +166,22 @@ class MilvusSearch:
     def _found(self, query: Query, hits: ScoredRows, asked: int) -> Matches:
         """Find the documents of one query. hits: the nearest rows, and how many were asked for."""
         nearest_of: dict[str, MilvusRow] = {}  # the nearest row of each document
-        prefer, among = query.prefer, [self._expression]
+        prefer, among, wanted = query.prefer, [self._expression], self._depth(query)
         if prefer is not None:
-            wanted: Filter = {prefer.field: {"in": [*prefer.values]}}
-            among.append(both(self._expression, to_expression(wanted).sure))
+            liked: Filter = {prefer.field: {"in": [*prefer.values]}}
+            among.append(both(self._expression, to_expression(liked).sure))
 
         def best(depth: int, among: str) -> Ranked:
-            first = (hits, asked) if depth == self._depth(query) and among == self._expression else None
+            first = (hits, asked) if depth == wanted and among == self._expression else None
             return self._nearest(query, depth, among, first, nearest_of)
 
-        dense = None if query.vector_D is None else self._candidates(query, best, among)
+        dense = (
+            None if query.vector_D is None else candidates_of(self._fields, best, among, self._options, wanted=wanted)
+        )
         by_words = NO_WORDS if query.words is None else self._by_words(query.words, query, among)
         preferred = np.empty(0, np.int64)
         if prefer is not None:
-            preferred = self._fields.matching(to_condition(wanted))
+            preferred = self._fields.matching(to_condition(liked))
         if query.words is None:
             dense = dense or Candidates(())
             best_hits = enumerate(dense.best, 1)
@@ -189,7 +193,7 @@ class MilvusSearch:
             def with_most(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
                 return best_of(self._fields, by_words.rows[among], by_words.scores[among], depth)
 
-            words = self._candidates(query, with_most, is_among)
+            words = candidates_of(self._fields, with_most, is_among, self._options, wanted=wanted)
             vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
             found = fuse(dense, words, by_words, lambda rows: self._cosines(rows, vector_D, nearest_of))
         page = arranged(self._fields, found, self._options, top_k=self._top_k, prefer=prefer, preferred=preferred)
@@ -204,23 +208,9 @@ class MilvusSearch:
                     vectors_of=self._vectors_of_passages,
                 )
             return matches
-        rows, least = by_words.rows, self._options.min_score
-        if least is not None:
-            rows = rows[by_words.scores >= least]
-        field = self._options.group_by
-        matches = Matches(self._matches(page, query, nearest_of, by_words, rows))
-        matches.total = len(rows) if field is None else len(first_of_groups(self._fields, field, rows))
-        matches.is_counted = by_words.is_complete
-        return matches
-
-    def _candidates(self, query: Query, best: Callable[..., Ranked], among: Sequence[T]) -> Candidates:
-        """Return the best among all, and among those preferred; of as many groups as wanted."""
-        field, wanted = self._options.group_by, self._depth(query)
-        if field is None:
-            return Candidates(*(best(wanted, which) for which in among))
-        return Candidates(
-            *(of_enough_groups(self._fields, field, partial(best, among=which), wanted=wanted) for which in among)
-        )
+        rows = by_words.of_score(self._options.min_score)
+        results = self._matches(page, query, nearest_of, by_words, rows)
+        return counted(results, self._fields, rows, by_words, self._options)
 
     def _by_words(self, words: str, query: Query, among: Sequence[str]) -> KeywordHits:
         """Find documents by their terms. among: expressions; the first is of all."""
@@ -245,12 +235,18 @@ class MilvusSearch:
         """Return the rows that exist, with the cosine of each one's best passage."""
         heads = [self._head_of[row] for row in sorted(rows)]
         cosines: dict[int, float] = {}
-        for head, stored in rows_of_documents(self._table, heads, [*PLACE, "vector"]).items():
-            if kept := current(stored):
-                cosine_P = np.einsum("pd,d->p", np.stack([to_vector(row) for row in kept]), vector_D)
-                cosines[self._row_of[head]] = float(cosine_P.max())
-                nearest_of[head] = kept[int(cosine_P.argmax())]
+        for head, rows_P in self._passages_of(heads).items():
+            cosine_P = np.einsum("pd,d->p", np.stack([to_vector(row) for row in rows_P]), vector_D)
+            cosines[self._row_of[head]] = float(cosine_P.max())
+            nearest_of[head] = rows_P[int(cosine_P.argmax())]
         return np.array(list(cosines), np.int64), np.array(list(cosines.values()), np.float32)
+
+    def _passages_of(self, heads: Sequence[str]) -> dict[str, list[MilvusRow]]:
+        """Return the rows of documents with their vectors; each is read once for all queries of the request."""
+        missing = [head for head in heads if head not in self._stored]
+        read = rows_of_documents(self._table, missing, [*PLACE, "vector"]) if missing else {}
+        self._stored |= {head: current(read.get(head, [])) for head in missing}
+        return {head: self._stored[head] for head in heads if self._stored[head]}
 
     def _text(self, row: int) -> str:
         self._heads.require([self._head_of[row]], [*PLACE, "text"])
@@ -259,8 +255,8 @@ class MilvusSearch:
     def _vectors_of_passages(self, rows: Sequence[int]) -> tuple[Rows, Vectors]:
         """Return each passage's row and vector, by row, then as in the document."""
         heads = [self._head_of[row] for row in sorted(rows)]
-        stored = rows_of_documents(self._table, heads, [*PLACE, "vector"])
-        kept = [(self._row_of[head], row) for head in heads for row in current(stored.get(head, []))]
+        passages_of = self._passages_of(heads)
+        kept = [(self._row_of[head], row) for head in heads for row in passages_of.get(head, [])]
         vectors_PD = np.stack([to_vector(row) for _, row in kept]) if kept else np.empty((0, 0), np.float32)
         return np.array([row for row, _ in kept], np.int64), vectors_PD
 
@@ -400,8 +396,8 @@ class MilvusSearch:
                     start, stop = document.passages[row["number"]]
                     passages[hit.row] = Passage(document.text[start:stop], start, stop)
             return passages
-        for head, stored in rows_of_documents(self._table, list(split), [*PLACE, "vector"]).items():
-            document, kept, hit = self._documents[head], current(stored), split[head]
+        for head, kept in self._passages_of([*split]).items():
+            document, hit = self._documents[head], split[head]
             if len(kept) == len(document.passages):
                 has_words = query.vector_D is None or hit.keywords_rank is not None
                 terms = by_words.terms if has_words else {}
