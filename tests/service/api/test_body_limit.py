@@ -105,6 +105,7 @@ def test_of_a_gzip_body_the_bytes_it_stands_for_are_limited(serve: Serve) -> Non
         ("gzip", gzip.compress(b'{"inputs": "hallo"}')[:-4], 400),
         ("br", b"", 415),
     ],
+    ids=["not packed", "cut short", "another encoding"],
 )
 def test_a_body_in_the_wrong_encoding_is_a_typed_error(
     serve: Serve, encoding: str, content: bytes, status: int
