@@ -31,7 +31,16 @@ from service.documents.document import Document
 from service.documents.interface import Query, ResultOptions
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
-from service.model.confidence import VERSION, ConfidenceModel, Weights, clipped, features, with_products
+from service.model.confidence import (
+    VERSION,
+    ConfidenceModel,
+    Weights,
+    calibration_error,
+    clipped,
+    features,
+    reliability,
+    with_products,
+)
 from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.encoders import Model
@@ -60,7 +69,6 @@ OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
 PENALTY = 100.0  # of the squared coefficients
 UNANSWERABLE = (0.1, 0.3, 0.5)
 PLOTTED = 0.3
-BINS = 10  # of equal mass
 SURE = 0.8
 
 Curves = dict[str, dict[str, list[tuple[float, float, float]]]]  # mode -> corpus -> mass, mean and share of bins
@@ -271,30 +279,6 @@ def measure(confidence: ConfidenceModel, found: Searches) -> dict[str, float]:
         }
         values |= {f"{name}_{100 * share:.0f}": round(100 * float(value), 1) for name, value in measured.items()}
     return values
-
-
-def calibration_error(probability_Q: Floats, is_right_Q: NDArray[np.bool_], weight_Q: Floats) -> float:
-    """Return the expected difference of probability and share in bins of equal mass."""
-    return sum(abs(mass * (said - true)) for mass, said, true in reliability(probability_Q, is_right_Q, weight_Q))
-
-
-def reliability(
-    probability_Q: Floats, is_right_Q: NDArray[np.bool_], weight_Q: Floats
-) -> list[tuple[float, float, float]]:
-    """Return mass, mean probability and share of right documents of each bin."""
-    order_Q = np.argsort(probability_Q, kind="stable")
-    probability_Q, is_right_Q = probability_Q[order_Q], is_right_Q[order_Q]
-    weight_Q = weight_Q[order_Q] / weight_Q.sum()
-    bin_Q = np.minimum((BINS * (np.cumsum(weight_Q) - weight_Q / 2)).astype(int), BINS - 1)
-    bins = []
-    for number in np.unique(bin_Q):
-        inside_Q = bin_Q == number
-        mass = float(weight_Q[inside_Q].sum())
-        said, true = (
-            np.average(values_Q[inside_Q], weights=weight_Q[inside_Q]) for values_Q in (probability_Q, is_right_Q)
-        )
-        bins.append((mass, float(said), float(true)))
-    return bins
 
 
 def _fitted_on(data: Path) -> Iterator[Corpus]:

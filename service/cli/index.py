@@ -5,6 +5,7 @@ import dataclasses
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -18,13 +19,21 @@ from service.cli.arguments import (
     json_option,
     local_store,
     positive,
+    readable,
 )
 from service.cli.index_load import BUILD, IMPORT
 from service.cli.start_trial import Use
 from service.cli.table import print_json, wants_table
+from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME
 from service.errors import InvalidInput, StartError, StoreError, StoreInUse
+from service.model.artifact import load_manifest
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.documents.recalibration import Recalibration
+    from service.offline.report import Report
+    from service.offline.report_questions import QuestionReport
 
 
 def export_store(options: argparse.Namespace, settings: Settings) -> None:
@@ -214,48 +223,111 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     """Measure a collection and write a page. A service may use the store meanwhile.
 
     Of the default collection the summary is also kept beside the store, for GET /info.
-    """
-    from service.document_index import read_collection
-    from service.documents.report_file import write_summary
-    from service.offline.embedding import load_stored_model
-    from service.offline.output import progress, writing
-    from service.offline.report import headline, measure
-    from service.offline.report_page import html
-    from service.offline.store_file import check_there
 
-    check_there(local_store(settings))
-    encoder, stored, engine = load_stored_model(settings, for_queries=True)
+    Raises: InvalidInput: the questions are malformed, `--keep` has none, or the documents are in Milvus and there are
+            no questions.
+    """
+    from service.documents.report_file import write_summary
+    from service.offline.output import writing
+    from service.offline.report import headline
+    from service.offline.report_page import html
+    from service.offline.report_questions import question_facts
+
+    if options.keep and options.queries is None:
+        raise InvalidInput("--keep keeps what questions say; give them with --queries FILE")
+    if options.queries is None or settings.index == EMBEDDED:
+        from service.offline.store_file import check_there
+
+        check_there(local_store(settings))
     with writing(options.out, is_private=True) as out:
-        with (
-            read_collection(settings, encoder.manifest, options.collection) as (snapshot, index),
-            progress("report", total=snapshot.count(), unit="documents") as bar,
-        ):
-            measured = measure(
-                snapshot,
-                index,
-                encoder,
-                engine,
-                fingerprint=stored.fingerprint,
-                most=options.sample,
-                field=options.language_field,
-                advance=bar.update,
-            )
-        out.write(html(measured, collection=options.collection).encode())
-    summary = measured.summary
+        asked = None if options.queries is None else _asked(options, settings)
+        measured = _measured(options, settings) if settings.index == EMBEDDED else None
+        out.write(html(measured, asked, collection=options.collection).encode())
+    summary = None if measured is None else measured.summary
     if wants_table(options):
-        facts = headline(summary)
+        facts = {} if summary is None else headline(summary)
+        facts |= {} if asked is None else question_facts(asked)
         width = max(map(len, facts))
         sys.stdout.writelines(f"{name:<{width}}  {value}\n" for name, value in facts.items())
         sys.stdout.flush()
     else:
-        print_json(dataclasses.asdict(summary))
-    if options.collection == DEFAULT_NAME:
+        whole = {} if summary is None else dataclasses.asdict(summary)
+        print_json(whole | ({} if asked is None else {"questions": dataclasses.asdict(asked)}))
+    if summary is not None and options.collection == DEFAULT_NAME:
         try:
             write_summary(settings.data, summary)
         except OSError as exc:
             reason = f"{settings.data} cannot be written ({exc.strerror})"
             sys.stderr.write(f"crosslet: GET /info will not show it: {reason}\n")
     sys.stderr.write(f"crosslet: wrote {options.out}\n")
+    if options.keep:
+        _keep(asked.recalibration if asked else None, options.collection, settings)
+
+
+def _measured(options: argparse.Namespace, settings: Settings) -> "Report":
+    from service.document_index import read_collection
+    from service.offline.embedding import load_stored_model
+    from service.offline.output import progress
+    from service.offline.report import measure
+
+    encoder, stored, engine = load_stored_model(settings, for_queries=True)
+    with (
+        read_collection(settings, encoder.manifest, options.collection) as (snapshot, index),
+        progress("report", total=snapshot.count(), unit="documents") as bar,
+    ):
+        return measure(
+            snapshot,
+            index,
+            encoder,
+            engine,
+            fingerprint=stored.fingerprint,
+            most=options.sample,
+            field=options.language_field,
+            advance=bar.update,
+        )
+
+
+def _asked(options: argparse.Namespace, settings: Settings) -> "QuestionReport":
+    """Ask the questions of a file. Raises: InvalidInput: the vectors are in another model's space."""
+    from service.document_index import load_collection
+    from service.offline.embedding import load_stored_model
+    from service.offline.output import progress
+    from service.offline.report_questions import measure_questions, read_questions
+
+    if settings.space:
+        raise InvalidInput(
+            f"confidence was measured in the model's own space, not in {settings.space} (CROSSLET_SPACE)"
+        )
+    questions = read_questions(options.queries, lambda text, where: readable(text, where, settings))
+    encoder, _, engine = load_stored_model(settings, for_queries=True)
+    with (
+        closing(load_collection(settings, encoder.manifest, name=options.collection, read_only=True)) as index,
+        progress("ask", total=len(questions), unit="questions") as bar,
+    ):
+        kept = index.recalibration
+        share = kept.expected_answerable if kept else None
+        share = settings.expected_answerable if share is None else share
+        return measure_questions(index, questions, encoder.manifest, engine, answerable=share, advance=bar.update)
+
+
+def _keep(recalibration: "Recalibration | None", collection: str, settings: Settings) -> None:
+    """Keep a recalibration with the collection: by the service that has the store open, or in the store."""
+    from service.document_index import load_collection
+    from service.documents.store.locking import service_url
+    from service.offline.service_client import ServiceClient
+
+    if recalibration is None:
+        raise StartError("nothing is kept: the questions say neither how many have an answer nor which are right")
+    url = service_url(settings.documents_path) if settings.index == EMBEDDED else None
+    if url is not None:
+        full, _ = settings.keys()
+        with ServiceClient(url, collection=collection, key=min(full, default=None)) as client:
+            client.recalibrate(recalibration)
+    else:
+        manifest = load_manifest(settings.model)
+        with closing(load_collection(settings, manifest, name=collection)) as index:
+            index.recalibrate(recalibration)
+    sys.stderr.write(f"crosslet: collection {collection} keeps the recalibration\n")
 
 
 INDEX_SUBCOMMANDS = {
@@ -292,6 +364,8 @@ INDEX_SUBCOMMANDS = {
                 default="lang",
                 help=f"metadata field with a document's language; without it, its script counts {DEFAULT}",
             ),
+            argument("--queries", type=Path, metavar="FILE", help='JSON lines: {"query": "...", "ids": ["..."]}'),
+            argument("--keep", action="store_true", help="let the collection keep the recalibration by --queries"),
             argument("--sample", type=positive, default=2000, help=f"documents to draw and to ask with {DEFAULT}"),
             COLLECTION,
             json_option(otherwise="text"),

@@ -29,6 +29,7 @@ from service.documents.interface import (
 from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
 from service.documents.own_fields import OwnFields, configured_late
+from service.documents.recalibration import Recalibration
 from service.documents.search import Search, count_facets
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
@@ -93,7 +94,7 @@ class Collection(DocumentIndex):
         self._live = LiveIndex(store, maintenance, check_memory=capacity.check_memory, upkeep=upkeep)
         with store.snapshot() as snapshot:
             self._documents = snapshot.count()
-            self._own_fields = snapshot.own_fields
+            self._own_fields, self._recalibration = snapshot.own_fields, snapshot.recalibration
 
     def close(self) -> None:
         """Write an index snapshot and close the store. A running build is abandoned."""
@@ -130,6 +131,15 @@ class Collection(DocumentIndex):
                 raise configured_late(self._documents)
             self._store.catalog.configure(self._store.number, own_fields)
             self._own_fields = own_fields
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        return self._recalibration
+
+    def recalibrate(self, recalibration: Recalibration | None) -> None:
+        with self._live.writing:
+            self._store.catalog.recalibrate(self._store.number, recalibration)
+            self._recalibration = recalibration
 
     def is_chunked(self, wanted: bool | None) -> bool:
         if wanted is not None:

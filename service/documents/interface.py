@@ -13,6 +13,7 @@ from service.documents.document import Document, Page, StoredDocument, Vectors
 from service.documents.filters import Facet, SqlValue
 from service.documents.names import PREFERENCE
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.model.confidence import Evidence
 
 Filter = Mapping[str, object]
@@ -255,6 +256,13 @@ class DocumentIndex(Protocol):
 
         Raises: Conflict: it has documents.  InvalidInput: the documents are where they have no fields of their own.
         """
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """How the confidence of its searches is changed; None: as the model says."""
+
+    def recalibrate(self, recalibration: Recalibration | None) -> None:
+        """Set `recalibration`, durably."""
 
     def is_chunked(self, wanted: bool | None) -> bool:
         """Whether to split new documents into passages. wanted: None: as the collection was made to."""

@@ -16,8 +16,9 @@ class Summary:
     """What was measured. Shares are in [0, 1].
 
     revision, documents: of the collection at that time.  recall: of the ten nearest.
-    found: share of openings whose document is among the ten nearest.
+    found: share of made queries whose document is among the ten nearest.
     min_scores: what 1 in 1,000 unrelated documents exceeds, by language of the query; `all`: any.
+    model_min_score: what the model recommends for any language; None: nothing.
     language_bias: the most that a document's language adds to a cosine.
     cut: share of documents longer than the model reads.  hubs: documents that are near to too many queries.
     """
@@ -30,6 +31,7 @@ class Summary:
     recall: float
     found: float
     min_scores: Mapping[str, float]
+    model_min_score: float | None
     language_bias: float
     cut: float
     hubs: int

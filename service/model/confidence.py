@@ -30,6 +30,7 @@ USUAL_SPREAD, USUAL_WEIGHT = 0.08, 10  # of cosines, and how many candidates thi
 FARTHEST = 2.5  # standard deviations
 MAX_LOGIT = 30.0
 TINY = 1e-12
+BINS = 10  # of equal mass
 READ_CHARS = 60  # of a text, to tell its script
 
 KANA = {"HIRAGANA", "KATAKANA"}
@@ -87,25 +88,34 @@ class ConfidenceModel:
     dense: Weights
     hybrid: Weights
 
-    def probability(self, evidence: Evidence, *, answerable: float) -> float | None:
+    def probability(
+        self, evidence: Evidence, *, answerable: float, shift: float = 0.0, scale: float = 1.0
+    ) -> float | None:
         """Return the probability that the first document answers. None: there is none different to compare it with.
 
         answerable: expected share of questions that the documents answer.
+        shift, scale: a collection's own, as `Recalibration` has them.
         """
         feature_F = features(evidence, different=self.different)
         if feature_F is None:
             return None
-        return self.of(feature_F, answerable=answerable)
+        return logistic(shift + scale * self.log_odds(feature_F) + self.prior_shift(answerable))
 
     def of(self, feature_F: Floats, *, answerable: float) -> float:
         """Return the probability for features, those of `DENSE` or of `HYBRID`."""
+        return logistic(self.log_odds(feature_F) + self.prior_shift(answerable))
+
+    def log_odds(self, feature_F: Floats) -> float:
+        """Return the log odds for features, with as many right first documents as it was fitted with."""
         import numpy as np
 
         weights = self.dense if len(feature_F) == len(DENSE) else self.hybrid
         standard_F = clipped((feature_F - weights.means) / weights.deviations)
-        logit = weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
-        logit += log_odds(answerable * self.found) - log_odds(self.right)
-        return 1 / (1 + math.exp(-min(max(logit, -MAX_LOGIT), MAX_LOGIT)))
+        return weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
+
+    def prior_shift(self, answerable: float) -> float:
+        """Return what an expected share of questions with an answer adds to the log odds."""
+        return log_odds(answerable * self.found) - log_odds(self.right)
 
 
 def features(evidence: Evidence, *, different: float) -> Floats | None:
@@ -169,6 +179,11 @@ def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     return np.triu_indices(count)
 
 
+def logistic(log_odds: float) -> float:
+    """Return the probability of log odds."""
+    return 1 / (1 + math.exp(-min(max(log_odds, -MAX_LOGIT), MAX_LOGIT)))
+
+
 def log_odds(share: float) -> float:
     """Return the logarithm of a share's odds."""
     return math.log(share / (1 - share))
@@ -179,3 +194,29 @@ def script_of(text: str) -> str:
     letters = filter(str.isalpha, text[:READ_CHARS])
     scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
     return "JAPANESE" if KANA & scripts.keys() else max(scripts, key=lambda name: scripts[name], default="")
+
+
+def calibration_error(probability_Q: Floats, is_right_Q: npt.NDArray[np.bool_], weight_Q: Floats) -> float:
+    """Return the expected difference of probability and share in bins of equal mass."""
+    return sum(abs(mass * (said - true)) for mass, said, true in reliability(probability_Q, is_right_Q, weight_Q))
+
+
+def reliability(
+    probability_Q: Floats, is_right_Q: npt.NDArray[np.bool_], weight_Q: Floats
+) -> list[tuple[float, float, float]]:
+    """Return mass, mean probability and share of right documents of each bin."""
+    import numpy as np
+
+    order_Q = np.argsort(probability_Q, kind="stable")
+    probability_Q, is_right_Q = probability_Q[order_Q], is_right_Q[order_Q]
+    weight_Q = weight_Q[order_Q] / weight_Q.sum()
+    bin_Q = np.minimum((BINS * (np.cumsum(weight_Q) - weight_Q / 2)).astype(int), BINS - 1)
+    bins = []
+    for number in np.unique(bin_Q):
+        inside_Q = bin_Q == number
+        mass = float(weight_Q[inside_Q].sum())
+        said, true = (
+            np.average(values_Q[inside_Q], weights=weight_Q[inside_Q]) for values_Q in (probability_Q, is_right_Q)
+        )
+        bins.append((mass, float(said), float(true)))
+    return bins

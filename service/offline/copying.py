@@ -29,6 +29,8 @@ def copy(source: Collections, target: Collections, *, advance: Callable[[int], o
             target.configure(name, index.own_fields)
         except Conflict as exc:
             raise exc.at(f"collection {name}:") from exc
+        if index.recalibration is not None:
+            target.of(name).recalibrate(index.recalibration)
         truncated = {document.id for page in _pages(index, truncated=True) for document in page}
         for documents in _pages(index):
             ids = [document.id for document in documents]

@@ -140,6 +140,7 @@ class Reembedding:
             if number is None:
                 number = store.catalog.create(row.name, most=sys.maxsize, chunks=file.chunks)
             store.catalog.configure(number, file.own_fields)
+            store.catalog.recalibrate(number, file.recalibration)  # of it the share of questions stays valid
             copied = store.of(number)
             _delete_moved(copied, file)
             work = Load(self._as_it_is, _refuse, partial(self._fail, where(row.name)), advance, report)

@@ -1,4 +1,4 @@
-"""Measures a store by queries made of its own documents: the opening of a text should find that text.
+"""Measures a store by queries made of its own documents: some words of a text should find that text.
 
 Q queries, S sampled documents, D dims, L languages, K nearest
 """
@@ -28,7 +28,8 @@ from service.offline.report_sample import (
     exact_nearest,
     grouped,
     languages_of,
-    opening,
+    made_query,
+    rarity_of,
     scores_of,
 )
 
@@ -43,6 +44,8 @@ ABOVE_PAIR = 0.01  # the same for a pair of languages, which has fewer scores
 LEAST_SCORES = 300  # of a language or a pair; with fewer, it has no figures
 HUB_SHARE, HUB_TIMES = 0.05, 5  # a hub is near to 5 % of the queries, and to 5 times as many as chance gives
 LISTED = 10
+ALL = "all"  # queries of any language
+FAR = 0.1  # between two thresholds
 NORMAL = NormalDist()
 
 
@@ -113,12 +116,18 @@ class Report:
 
 def headline(summary: Summary) -> dict[str, str]:
     """Return the figures to read first, by what they say."""
-    least = summary.min_scores.get("all")
+    least = summary.min_scores.get(ALL)
+    suggested = "too few documents" if least is None else f"{least:.2f}"
+    if least is not None and summary.model_min_score is not None:
+        apart = abs(least - summary.model_min_score)
+        suggested += f"; the model's own is {summary.model_min_score:.2f}"
+        if apart > FAR:
+            suggested += ", far from it: trust neither, use min_confidence"
     return {
         "documents": f"{summary.documents:,}, of which {summary.sampled:,} drawn",
         "recall of the index": f"{summary.recall:.1%}",
-        "own document in the first ten": f"{summary.found:.1%}",
-        "suggested min_score": "too few documents" if least is None else f"{least:.2f}",
+        "document of a made query in the first ten": f"{summary.found:.1%}",
+        "suggested min_score": suggested,
         "widest bias by language": f"{summary.language_bias:.3f}",
         "hubs": str(summary.hubs),
         "documents cut": f"{summary.cut:.1%}",
@@ -166,6 +175,7 @@ def measure(
         recall=round(_recall(snapshot, index, query_QD, near), 4),
         found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
         min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
+        model_min_score=encoder.manifest.min_scores.get(ALL),
         language_bias=round(compared.bias, 3),
         cut=round(float((lengths_S > max_length).mean()), 4),
         hubs=sum(hub.is_hub for hub in nearest_often),
@@ -190,15 +200,16 @@ def measure(
 
 
 def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Vectors]:
-    """Return the sample's positions of documents with an opening, and the openings' vectors."""
-    texts = {place: start for place, text in enumerate(sample.texts) if (start := opening(text))}
+    """Return the sample's positions of documents that make a query, and the queries' vectors."""
+    rarity = rarity_of(sample.texts)
+    texts = {place: query for place, text in enumerate(sample.texts) if (query := made_query(text, rarity))}
     if len(texts) < 2:
         raise StartError("a report needs two documents of 8 characters or more; load them with `crosslet index build`")
     queries = list(texts.values())
     embedded = list(engine(queries[start : start + BATCH] for start in range(0, len(queries), BATCH)))
     for batch in embedded:
         for error in batch.failed.values():
-            raise InferenceFailed(f"the beginning of a document cannot be embedded: {error}")
+            raise InferenceFailed(f"words of a document cannot be embedded: {error}")
     return np.array(list(texts), np.int64), np.concatenate([batch.vectors_ND for batch in embedded])
 
 
@@ -236,7 +247,7 @@ def tail(scores: Floats, above: float) -> float:
 def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) -> dict[str, Threshold]:
     """Return thresholds for `all` queries and by language. unrelated_QS: nan for a query's own document."""
     of_Q = np.array(languages)
-    groups = {"all": np.ones(len(of_Q), bool)} | {name: of_Q == name for name in grouped(languages) if name != OTHER}
+    groups = {ALL: np.ones(len(of_Q), bool)} | {name: of_Q == name for name in grouped(languages) if name != OTHER}
     by_language = {}
     for name, chosen_Q in groups.items():
         scores = unrelated_QS[chosen_Q]

@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 
 from service.offline.report import Floats, Report, headline
+from service.offline.report_questions import QuestionReport, question_facts
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5a6472; --paper: #fff; --card: #f4f6f8; --line: #c8ced6;
@@ -38,9 +39,15 @@ ABOVE, BELOW = "217 72 15", "25 113 194"  # orange and blue
 MOST_INK = 0.6  # of a cell: the number on it stays legible
 
 
-def html(report: Report, *, collection: str) -> str:
-    """Return the page. collection: the name of the measured collection."""
-    sections = [_head(report, collection), _scores(report), _languages(report), _hubs(report), _lengths(report)]
+def html(report: Report | None, questions: QuestionReport | None, *, collection: str) -> str:
+    """Return the page. report: None: documents in Milvus.  collection: the name of the measured collection."""
+    sections = []
+    if report is not None:
+        sections.append(_head(report, collection))
+    if questions is not None:
+        sections.append(_questions(questions, collection))
+    if report is not None:
+        sections += [_scores(report), _languages(report), _hubs(report), _lengths(report)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -59,9 +66,52 @@ def _head(report: Report, collection: str) -> str:
         f"<h1>Index report</h1><p class=soft>{escape(short.made_at)} · model {escape(report.model)} "
         f"{escape(short.fingerprint[:12])} · collection {escape(collection)} · revision {short.revision} · "
         f"index {escape(report.backend)}</p><dl>{cards}</dl>"
-        "<p>Each drawn document is searched by its own opening: the first half of its text, at most 60 characters. "
-        "Queries of your users differ, so compare stores and settings with these figures; "
-        "judge answers with real queries.</p>"
+        "<p>No questions of users are in these figures: each drawn document is searched by a few of its own rarest "
+        "words. Compare stores and settings with them; judge answers by real questions "
+        "(<code>--queries FILE</code>).</p>"
+    )
+
+
+def _questions(report: QuestionReport, collection: str) -> str:
+    cards = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in question_facts(report).items()
+    )
+    rows = [
+        (f"{row.min_confidence:.2f}", f"{row.answered:.0%}", "" if row.right is None else f"{row.right:.0%}")
+        for row in report.coverage
+    ]
+    return (
+        f"<h2>Your questions</h2><p class=soft>collection {escape(collection)}</p><dl>{cards}</dl>"
+        + "<p>What a <code>min_confidence</code> does: how many questions are answered, and how many of these are "
+        "right.</p>"
+        + _table(("min_confidence", "answered", "right"), rows)
+        + (reliability_plot(report.bins) if report.bins else "")
+    )
+
+
+def reliability_plot(bins: Sequence[tuple[float, float, float]]) -> str:
+    """Draw the share that is right over the confidence, a point for each bin of equal mass; the line is perfect."""
+    side, margin = 260, 40
+
+    def place(said: float, true: float) -> tuple[str, str]:
+        return f"{margin + said * side:.1f}", f"{margin + (1 - true) * side:.1f}"
+
+    (left, bottom), (right, top) = place(0, 0), place(1, 1)
+    points = [place(said, true) for _, said, true in bins]
+    dots = "".join(f'<circle class="c0" cx="{x}" cy="{y}" r="5"/>' for x, y in points)
+    labels = "".join(
+        f'<text x="{place(value, 0)[0]}" y="{margin + side + 18}" text-anchor="middle">{value:g}</text>'
+        f'<text x="{margin - 8}" y="{place(0, value)[1]}" text-anchor="end">{value:g}</text>'
+        for value in (0, 0.5, 1)
+    )
+    size = side + 2 * margin
+    return (
+        f'<figure><svg viewBox="0 0 {size + 60} {size + 10}" style="max-width: {size}px; min-width: 0" role="img" '
+        'aria-label="Share right over confidence">'
+        f'<rect class="axis" fill="none" x="{left}" y="{top}" width="{side}" height="{side}"/>'
+        f'<line class="mark" x1="{left}" y1="{bottom}" x2="{right}" y2="{top}"/>{dots}{labels}'
+        f'<text x="{margin}" y="{margin - 14}">share that is right</text>'
+        f'<text x="{margin + side}" y="{margin + side + 36}" text-anchor="end">confidence</text></svg></figure>'
     )
 
 

@@ -1,8 +1,9 @@
-"""Draws documents of a store, makes queries of their openings, and finds the exact nearest documents of each.
+"""Draws documents of a store, makes queries of their words, and finds the exact nearest documents of each.
 
 Q queries, S sampled documents, K nearest, N documents of a batch, P their passages
 """
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +13,14 @@ import numpy as np
 
 from service.documents.document import Rows, Span, Vectors
 from service.documents.store.store import Snapshot
+from service.model.passages import sentences
 
 COMPARED = 64  # documents at once, which may have hundreds of passages each
-OPENING_CHARS = 60
-LEAST_CHARS = 8  # a shorter text has no opening that says something
+LEAST_CHARS = 8  # a shorter sentence makes no query
+MOST_WORDS, CLAUSE_CHARS = 5, 12  # of a query
+UNSPACED_CHARS = 12  # where words are longer on average, no spaces part them
+PUNCTUATION = "".join(char for char in map(chr, range(0x3100)) if unicodedata.category(char).startswith("P"))
+CLAUSE_END = re.compile("[\u3001\u3002\uff01\uff0c\uff1f]")
 OTHER = "other"
 MOST = 20  # languages told apart; the rest are OTHER
 LEAST_DOCUMENTS = 20  # of a language that has figures of its own
@@ -59,14 +64,33 @@ def languages_of(snapshot: Snapshot, rows: Sequence[int], *, field: str) -> dict
     return {document.row: language_of(document.metadata, document.text, field=field) for document in drawn}
 
 
-def opening(text: str) -> str:
-    """Return the first half of a text, at most OPENING_CHARS, to the end of a word; "" if it is too short."""
-    text = " ".join(text.split())
-    if len(text) < LEAST_CHARS:
+def made_query(text: str, rarity: Mapping[str, int]) -> str:
+    """Return what somebody might type to find a text: the rarest words of a sentence in its middle, in their order.
+
+    Where no spaces part words: the beginning of its longest clause.  "": the text is too short.
+
+    rarity: as `rarity_of` counts them.
+    """
+    parts = [part for start, stop in sentences(text) if len(part := text[start:stop].strip()) >= LEAST_CHARS]
+    if not parts:
         return ""
-    cut = text[: min(OPENING_CHARS, len(text) // 2)]
-    words, _, _ = cut.rpartition(" ")
-    return words if len(words) > len(cut) // 2 else cut
+    sentence = parts[len(parts) // 2]  # beginnings are alike, and titles easy
+    found = words_of(sentence)
+    if len(found) * UNSPACED_CHARS < len(sentence):
+        return max(CLAUSE_END.split(sentence), key=len)[:CLAUSE_CHARS]
+    kept = min(MOST_WORDS, max(2, len(found) // 2))
+    rarest = sorted(range(len(found)), key=lambda place: (rarity[found[place].casefold()], -len(found[place])))[:kept]
+    return " ".join(found[place] for place in sorted(rarest))
+
+
+def rarity_of(texts: Iterable[str]) -> Counter[str]:
+    """Return how many texts have each word, case-folded."""
+    return Counter(word for text in texts for word in {word.casefold() for word in words_of(text)})
+
+
+def words_of(text: str) -> list[str]:
+    """Return what spaces part, without the punctuation around it."""
+    return [word for part in text.split() if (word := part.strip(PUNCTUATION))]
 
 
 def language_of(metadata: Mapping[str, object], text: str, *, field: str) -> str:

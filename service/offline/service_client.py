@@ -3,6 +3,7 @@
 import http.client
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -11,6 +12,7 @@ import orjson
 from service.documents.document import Document
 from service.documents.names import DEFAULT_NAME
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
@@ -79,16 +81,23 @@ class ServiceClient:
         """
         _, answer = self._answered("GET", self._collection_path, b"", JSON)
         if answer.get("documents"):
-            self._configure(own_fields)
+            self._put_settings(own_fields)
         else:
             self._own_fields = own_fields
 
-    def _configure(self, own_fields: OwnFields) -> None:
-        body = orjson.dumps({"text": own_fields.text, "fields": own_fields.fields})
-        status, answer = self._answered("PUT", self._collection_path, body, JSON)
+    def _put_settings(self, own_fields: OwnFields | None, **others: object) -> None:
+        own = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
+        status, answer = self._answered("PUT", self._collection_path, orjson.dumps(own | others), JSON)
         if status != 200:
             said = str(answer.get("error", "it has no collections"))
             raise InvalidInput(said) if status in {409, 422, 507} else self._refusal(status, said)
+
+    def recalibrate(self, recalibration: Recalibration) -> None:
+        """Set how the confidence of the collection's searches is changed.
+
+        Raises: InvalidInput: the service refuses it.  StartError: it cannot be reached or asked.
+        """
+        self._put_settings(self.own_fields(), confidence=asdict(recalibration))
 
     def put(self, documents: Sequence[Document], *, has_own_fields: bool = False) -> dict[str, Any]:
         """Store documents. Return the service's answer; what it refuses is in it, by line.
@@ -99,7 +108,7 @@ class ServiceClient:
                 InvalidInput: it refuses what `configure` was given.
         """
         if self._own_fields is not None:
-            self._configure(self._own_fields)
+            self._put_settings(self._own_fields)
             self._own_fields = None
         lines = (
             {"id": document.id, **document.metadata}

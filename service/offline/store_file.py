@@ -18,10 +18,11 @@ import orjson
 from service.documents.document import Span, named
 from service.documents.names import DEFAULT_NAME, where
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.documents.store.catalog import CollectionRow, listed, unknown
 from service.documents.store.connections import REPAIR, checksum, connect, read_mode
 from service.documents.store.locking import check_lone
-from service.documents.store.schema import DEFAULT, own_fields_of
+from service.documents.store.schema import DEFAULT, own_fields_of, recalibration_of
 from service.documents.store.schema import facts as facts_of
 from service.documents.store.schema_check import check_numbers, check_schema
 from service.documents.store.store import DocumentStore
@@ -129,6 +130,11 @@ class StoreFile:
     def own_fields(self) -> OwnFields | None:
         """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
         return own_fields_of(self._one(f"SELECT settings FROM collections WHERE {self._ours}"))  # noqa: S608
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """How the confidence of the collection's searches is changed; None: as the model says."""
+        return recalibration_of(self._one(f"SELECT settings FROM collections WHERE {self._ours}"))  # noqa: S608
 
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""

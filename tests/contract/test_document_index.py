@@ -5,6 +5,7 @@ a running one, which keeps the collections: their names begin with crosslet_aa a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from hypothesis import HealthCheck, given, settings
 
 from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Query, ResultOptions
+from service.documents.recalibration import Recalibration
 from service.errors import InvalidInput, StoreError
+from service.model.confidence import features
+from service.offline.report_questions import OPTIONS, TOP_K, _without
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
 from tests.contract.milvus_standalone import Open
 from tests.service.documents.oracle import search_one
@@ -293,3 +297,36 @@ def test_metadata_change_alone_and_durably(open_index: Open) -> None:
         assert count(reopened, {"n": 1}) == count(reopened, {"x.y": True}) == 1
         (found,) = search_one(reopened, EAST, top_k=1)
         assert (found.document.id, found.score) == ("a", pytest.approx(1))
+
+
+def test_a_recalibration_is_kept_and_taken_back(open_index: Open) -> None:
+    index = open_index()
+    assert index.recalibration is None
+    put(index, {"a": EAST})
+    own = Recalibration(0.9, 0.8, -0.25, "aa")
+    index.recalibrate(own)
+    assert index.recalibration == own
+    index.close()
+    index = open_index()
+    assert index.recalibration == own
+    index.recalibrate(None)
+    assert index.recalibration is None
+    assert ids(index, EAST, 2) == ["a"]
+
+
+def test_evidence_without_answers_is_a_search_without_them(index: DocumentIndex) -> None:
+    vectors_PD = unit_vectors(12, seed=5)
+    documents = [Document(f"d{number}", f"guitar number {number}", {}) for number in range(12)]
+    index.put(documents, vectors_PD)
+    query = Query(unit_vectors(1, seed=6)[0], "guitar 3", text="guitar 3")
+    (matches,) = index.search_all([query], top_k=TOP_K, options=OPTIONS)
+    answers = frozenset({matches[0].document.id, matches[2].document.id})
+    rest = _without(matches, answers)
+    index.delete([*answers])
+    (wanted,) = index.search_all([query], top_k=TOP_K, options=OPTIONS)
+    assert rest is not None
+    assert wanted.evidence is not None
+    assert rest.text == wanted[0].document.text
+    dense = [replace(evidence, share_N=None) for evidence in (rest, wanted.evidence)]  # rarities change
+    assert features(dense[0], different=0.8)[[0, 1, 3]] == pytest.approx(features(dense[1], different=0.8)[[0, 1, 3]])
+    assert _without(matches, frozenset(document.id for document in documents)) is None

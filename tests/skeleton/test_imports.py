@@ -15,13 +15,15 @@ HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
 
 # What a room may import beside itself and the errors. Rooms that may import everything are not listed.
-DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("document", "filters", "names", "own_fields")}
+TYPES = ("document", "filters", "names", "own_fields", "recalibration")
+DOCUMENT_TYPES = {f"service.documents.{name}" for name in TYPES}
 ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model", "service.blending"},
     "service.api.schemas": {
         *("service.documents.names", "service.documents.filters", "service.documents.own_fields"),
+        "service.documents.recalibration",
         *("service.invisible", "service.spelling"),
     },
     "service.documents.keywords": DOCUMENT_TYPES | {"service.invisible"},

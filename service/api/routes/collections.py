@@ -66,12 +66,14 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
 async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency) -> Response:
     """Say what the collection takes of documents with their own fields; it is made if there is none.
 
-    With documents in it, only what it says already is accepted.
+    With documents in it, of `text` and `fields` only what it says already is accepted.
     """
     is_set = body.text is not None or body.fields is not None
     own_fields = OwnFields.parsed(body.text, body.fields) if is_set else None
     name = runtime.collection_name
     await runtime.write(runtime.collections.configure, name, own_fields)
+    if "confidence" in body.model_fields_set:
+        await runtime.write(runtime.collections.of(name).recalibrate, body.confidence)
     return json_response(await runtime.read(_described, name, runtime.collection))
 
 
@@ -102,7 +104,8 @@ def _described(name: str, index: DocumentIndex) -> dict[str, object]:
     own = index.own_fields
     settings = {"text": None, "fields": None} if own is None else fields_of(own, "text", "fields")
     counted = {"name": name, "documents": len(index)}  # first: Milvus is asked then
-    return counted | settings | fields_of(index, "backend", "has_keywords", "size_bytes", "recall")
+    counted |= settings | {"confidence": index.recalibration}
+    return counted | fields_of(index, "backend", "has_keywords", "size_bytes", "recall")
 
 
 for route in (*search.router.routes, *documents.router.routes):  # of the default collection

@@ -217,7 +217,10 @@ def _answer(matches: Matches, body: SearchRequest, runtime: Runtime, unsure: str
     if unsure is None and model is not None:
         confidence = 0.0
         if matches.evidence is not None:
-            confidence = model.probability(matches.evidence, answerable=settings.expected_answerable)
+            options = {"answerable": settings.expected_answerable}
+            if (own := runtime.collection.recalibration) is not None:
+                options |= own.options(runtime.manifest.fingerprint)
+            confidence = model.probability(matches.evidence, **options)
             if confidence is None:
                 unsure = "no document that matches differs from the first"
                 if body.min_confidence is not None:

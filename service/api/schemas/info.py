@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from service.api.schemas.embed import Listed, Strict, described, optional
+from service.documents.recalibration import Recalibration
 
 SHOP = {
     **{"name": "shop", "text": "{title}. {description}", "fields": ["price"]},
@@ -72,11 +73,14 @@ class ReportInfo(BaseModel):
     documents: int = described("Documents in it.", 200)
     sampled: int = described("Documents that were drawn and asked with.", 200)
     recall: float = described("Share of the exact ten nearest that a search finds.", 0.99)
-    found: float = described("Share of drawn documents that are among the ten nearest to their own opening.", 0.97)
+    found: float = described(
+        "Share of drawn documents that are among the ten nearest to a query made of their words.", 0.97
+    )
     min_scores: dict[str, float] = described(
         "A score that 1 in 1,000 unrelated documents exceeds, by language of the query; `all`: any.",
         {"de": 0.36, "all": 0.43},
     )
+    model_min_score: float | None = described("What the model recommends; null: nothing.", 0.43)
     language_bias: float = described("The most that a document's language alone adds to a cosine, on average.", 0.03)
     cut: float = described("Share of documents longer than the model reads.", 0.1)
     hubs: int = described("Documents that are near to too many queries.", 0)
@@ -111,6 +115,7 @@ class CollectionInfo(SearchedInfo):
         "{title}. {description}",
     )
     fields: list[str] | None = described("Fields kept beside those of `text`; null: all.", ["price"])
+    confidence: Recalibration | None = described("How its confidence is recalibrated; null: as the model says.", None)
 
 
 class InfoResponse(BaseModel):
@@ -181,7 +186,7 @@ class CollectionsOut(BaseModel):
 
 
 class PutCollectionRequest(Strict):
-    """What a collection takes of documents with their own fields."""
+    """What a collection takes of documents with their own fields, and how its confidence is recalibrated."""
 
     text: str | None = optional(
         "Makes the text that is embedded and found: {title} is a field, {a.b} a field within another, {{ a brace. "
@@ -191,6 +196,10 @@ class PutCollectionRequest(Strict):
     fields: Listed[str] | None = optional(
         "Fields to keep as metadata, beside those of `text`; null: all. Filters use them, and results have them.",
         ["price", "lang"],
+    )
+    confidence: Recalibration | None = optional(
+        "As `crosslet index report --queries FILE` fits it. null: as the model says. Left out: as it is.",
+        {"expected_answerable": 0.9},
     )
 
 

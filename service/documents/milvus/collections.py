@@ -130,7 +130,7 @@ class MilvusCollections(Collections):
         self.of(name).configure(own_fields)
 
     def _drop(self, name: str) -> None:
-        self._configurations.set(self._name(name), None)
+        self._configurations.set(self._name(name), None, None)
         self._connection.drop(self._name(name))
         if (index := self._indexes.pop(name, None)) is not None:
             index.forget()

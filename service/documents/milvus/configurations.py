@@ -1,21 +1,26 @@
-"""What collections in Milvus take of documents with their own fields: a row each in a collection of Milvus of its own.
+"""What collections in Milvus take of documents with their own fields, and how their confidence is recalibrated.
+
+Each has a row in one collection of Milvus:
 
 milvus-lite keeps no description or property of a collection.
 """
 
+import math
 import time
 from typing import Any
 
 import numpy as np
 import orjson
 
-from service.documents.milvus.connection import STALENESS_MS, STRONG, MilvusConnection
+from service.documents.milvus.connection import BOUNDED, STALENESS_MS, STRONG, MilvusConnection
 from service.documents.milvus.rows import MAX_ROWS
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import RECALIBRATION, Recalibration
 from service.errors import IndexUnavailable, InvalidInput
 
 MAX_NAME = 255  # Milvus' longest name of a collection
 MAX_BYTES = 65_535
+PATIENCE_S = 30.0  # how old what a search reads may be
 NO_VECTOR = np.zeros(2, np.float32)  # Milvus takes no collection without vectors
 
 
@@ -26,36 +31,47 @@ class Configurations:
         """name: of the collection that has them; it is made when there is something to keep."""
         self._connection = connection
         self._name = name
-        self._read_at = -STALENESS_MS / 1000
-        self._known: dict[str, OwnFields] = {}
+        self._read_at = -math.inf
+        self._known: dict[str, tuple[OwnFields | None, Recalibration | None]] = {}
 
-    def of(self, collection: str) -> OwnFields | None:
+    def own_fields(self, collection: str) -> OwnFields | None:
         """Return what a collection takes; None: documents have id, text and metadata."""
-        now = time.monotonic()
-        if now >= self._read_at + STALENESS_MS / 1000:
-            rows: list[dict[str, Any]] = []
-            if self._connection.exists(self._name):
-                call, client = self._connection.call, self._connection.client
-                rows = call(
-                    client.query,
-                    self._name,
-                    filter='collection != ""',
-                    output_fields=["collection", "text"],
-                    limit=MAX_ROWS,
-                    consistency_level=STRONG,
-                )
-            self._known = {row["collection"]: OwnFields.parsed(**orjson.loads(row["text"])) for row in rows}
-            self._read_at = now
-        return self._known.get(collection)
+        self._read(older_s=STALENESS_MS / 1000, consistency=STRONG)
+        return self._known.get(collection, (None, None))[0]
 
-    def set(self, collection: str, own_fields: OwnFields | None) -> None:
-        """Set what a collection takes, durably. Raises: InvalidInput: it is too long."""
+    def recalibration(self, collection: str) -> Recalibration | None:
+        """Return how a collection's confidence is recalibrated; another service's change counts after `PATIENCE_S`."""
+        self._read(older_s=PATIENCE_S, consistency=BOUNDED)
+        return self._known.get(collection, (None, None))[1]
+
+    def _read(self, *, older_s: float, consistency: str) -> None:
+        """Read all again if what is known is older."""
+        now = time.monotonic()
+        if now < self._read_at + older_s:
+            return
+        rows: list[dict[str, Any]] = []
+        if self._connection.exists(self._name):
+            call, client = self._connection.call, self._connection.client
+            rows = call(
+                client.query,
+                self._name,
+                filter='collection != ""',
+                output_fields=["collection", "text"],
+                limit=MAX_ROWS,
+                consistency_level=consistency,
+            )
+        self._known = {row["collection"]: _parsed(row["text"]) for row in rows}
+        self._read_at = now
+
+    def set(self, collection: str, own_fields: OwnFields | None, recalibration: Recalibration | None) -> None:
+        """Set both, durably. Raises: InvalidInput: they are too long."""
         call, client = self._connection.call, self._connection.client
-        if own_fields is None:
+        if own_fields is None and recalibration is None:
             if self._connection.exists(self._name):
                 call(client.delete, self._name, ids=[collection])
         else:
-            text = orjson.dumps({"text": own_fields.text, "fields": own_fields.fields}).decode()
+            facts = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
+            text = orjson.dumps(facts | {"confidence": recalibration}).decode()
             if len(text.encode()) > MAX_BYTES:
                 raise InvalidInput(
                     f"text and fields take {len(text.encode())} bytes as JSON; the limit is {MAX_BYTES} where Milvus "
@@ -65,7 +81,7 @@ class Configurations:
                 self._make()
             row = {"collection": collection, "text": text, "vector": NO_VECTOR}
             call(client.upsert, self._name, data=[row])
-        self._read_at = -STALENESS_MS / 1000
+        self._read_at = -math.inf
 
     def _make(self) -> None:
         call, client, kinds = self._connection.call, self._connection.client, self._connection.pymilvus.DataType
@@ -82,3 +98,9 @@ class Configurations:
         except IndexUnavailable:
             if not self._connection.exists(self._name):
                 raise  # otherwise another service was faster
+
+
+def _parsed(text: str) -> tuple[OwnFields | None, Recalibration | None]:
+    facts = orjson.loads(text)
+    own_fields = OwnFields.parsed(facts["text"], facts["fields"]) if "text" in facts else None
+    return own_fields, RECALIBRATION.validate_python(facts.get("confidence"))

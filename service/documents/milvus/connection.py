@@ -15,6 +15,7 @@ from service.errors import IndexUnavailable, NotFound, Overloaded, ServiceError,
 
 Consistency = Literal["session", "strong"]
 STRONG = "Strong"  # a read sees every write acknowledged before it, by any service; it waits for Milvus' next tick
+BOUNDED = "Bounded"  # a read sees what is some seconds old, and does not wait
 STALENESS_MS = 1000  # the oldest state that other reads see of what other services write
 CLOCK_S = 60  # for so long this machine measures time like Milvus
 LOGICAL_BITS = 18  # of a timestamp of Milvus, below its milliseconds

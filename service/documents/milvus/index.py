@@ -55,6 +55,7 @@ from service.documents.milvus.search import (
 )
 from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields, configured_late
+from service.documents.recalibration import Recalibration
 from service.documents.store.store import Deadline
 from service.errors import Conflict, InvalidInput
 
@@ -109,14 +110,21 @@ class MilvusIndex(DocumentIndex):
 
     @property
     def own_fields(self) -> OwnFields | None:
-        return self._configurations.of(self._table.name)
+        return self._configurations.own_fields(self._table.name)
 
     def configure(self, own_fields: OwnFields | None) -> None:
         if own_fields == self.own_fields:
             return
         if documents := len(self):
             raise configured_late(documents)
-        self._configurations.set(self._table.name, own_fields)
+        self._configurations.set(self._table.name, own_fields, self._configurations.recalibration(self._table.name))
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        return self._configurations.recalibration(self._table.name)
+
+    def recalibrate(self, recalibration: Recalibration | None) -> None:
+        self._configurations.set(self._table.name, self.own_fields, recalibration)
 
     def is_chunked(self, wanted: bool | None) -> bool:
         return wanted is not False

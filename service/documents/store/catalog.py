@@ -1,15 +1,17 @@
 """The named collections of a store: lists, makes and drops them. Knows tables; reads no document."""
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.names import check_count, check_name
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.documents.store.connections import StoreConnections, commit
-from service.documents.store.schema import DEFAULT, configured, settings_of
+from service.documents.store.schema import DEFAULT, configured, recalibrated, settings_of
 from service.errors import StartError
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
@@ -67,12 +69,18 @@ class Catalog:
 
     def configure(self, number: int, own_fields: OwnFields | None) -> None:
         """Set what a collection takes of documents with their own fields, durably; its documents stay as they are."""
+        self._change_settings(number, partial(configured, own_fields=own_fields))
+
+    def recalibrate(self, number: int, recalibration: Recalibration | None) -> None:
+        """Set how a collection's confidence is recalibrated, durably."""
+        self._change_settings(number, partial(recalibrated, recalibration=recalibration))
+
+    def _change_settings(self, number: int, change: Callable[[str], str]) -> None:
         writer = self._store.writer
         with self._store.change() as revision:
             query = "SELECT settings FROM collections WHERE collection = ?"
             (settings,) = writer.execute(query, (number,)).fetchone()
-            values = (configured(settings, own_fields), number)
-            writer.execute("UPDATE collections SET settings = ? WHERE collection = ?", values)
+            writer.execute("UPDATE collections SET settings = ? WHERE collection = ?", (change(settings), number))
             commit(writer, revision)
 
     def drop(self, number: int) -> None:

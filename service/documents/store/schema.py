@@ -3,7 +3,7 @@
 collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
              `chunk`, whether documents are split into passages where a client does not say; `has_passages`, whether a
              passage may have another number than its document's row; `text` and `fields`, of documents with their own
-             fields (`service/documents/own_fields.py`). `default` is the first
+             fields (`service/documents/own_fields.py`); `confidence` (`recalibration.py`). `default` is the first
 documents    id, text, metadata (JSON), revision of its last change, checksum; whether the model read only the beginning
              of a passage (NULL: unknown)
 passages     vectors (little-endian float32) of the parts of documents, in order; a short document has one passage
@@ -14,6 +14,7 @@ store        schema version, fingerprint of the model that made the vectors, dim
 """
 
 import sqlite3
+from dataclasses import asdict
 
 import orjson
 
@@ -22,6 +23,7 @@ from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.names import DEFAULT_NAME
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import RECALIBRATION, Recalibration
 
 SCHEMA_VERSION = 8
 DEFAULT = 1  # number of the collection that is always there
@@ -118,6 +120,18 @@ def configured(settings: str, own_fields: OwnFields | None) -> str:
     others = {name: value for name, value in orjson.loads(settings).items() if name not in {"text", "fields"}}
     own = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
     return orjson.dumps(others | own).decode()
+
+
+def recalibrated(settings: str, recalibration: Recalibration | None) -> str:
+    """Return settings with another recalibration of the confidence."""
+    others = {name: value for name, value in orjson.loads(settings).items() if name != "confidence"}
+    own = {} if recalibration is None else {"confidence": asdict(recalibration)}
+    return orjson.dumps(others | own).decode()
+
+
+def recalibration_of(settings: str) -> Recalibration | None:
+    """Return what settings say of the confidence. Raises: ValueError: no release wrote that."""
+    return RECALIBRATION.validate_python(orjson.loads(settings).get("confidence"))
 
 
 def own_fields_of(settings: str) -> OwnFields | None:

@@ -16,7 +16,7 @@ import orjson
 from service.documents.keywords.index import KeywordIndex
 from service.documents.names import DEFAULT_NAME, NAME
 from service.documents.store.connections import REVISION_SUFFIX
-from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts, own_fields_of
+from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts, own_fields_of, recalibration_of
 from service.errors import InvalidInput, StoreError
 
 LARGEST_NUMBER = 2**53 - 1  # JSON readers round larger ones
@@ -167,6 +167,7 @@ def _is_settings(text: object) -> bool:
         if not isinstance(template, str) or not isinstance(fields, list) or {*map(type, fields)} - {str}:
             return False
         own_fields_of(str(text))
-    except (orjson.JSONDecodeError, InvalidInput):
+        recalibration_of(str(text))
+    except (ValueError, InvalidInput):
         return False
     return True

@@ -23,9 +23,10 @@ from service.documents.filters import FILTERABLE, Condition, Facet, Scalar, comp
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.documents.store.catalog import Catalog, snapshots_key
 from service.documents.store.connections import StoreConnections, checksum, damaged_document, sqlite_errors
-from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank, own_fields_of
+from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank, own_fields_of, recalibration_of
 from service.documents.store.schema_check import check_facts, check_numbers, check_schema
 from service.documents.store.transaction import Transaction, rows_of
 from service.errors import Damaged, InvalidInput, NotFound, StoreError
@@ -303,6 +304,11 @@ class Snapshot(FieldReader):
     def own_fields(self) -> OwnFields | None:
         """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
         return own_fields_of(self._setting("settings"))
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """How the confidence of the collection's searches is changed; None: as the model says."""
+        return recalibration_of(self._setting("settings"))
 
     @property
     def has_own_numbers(self) -> bool:

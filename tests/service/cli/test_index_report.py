@@ -10,13 +10,16 @@ from service.document_index import load_collections
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
 from service.offline.report import hubs, pairs, tail
-from service.offline.report_sample import Nearest, opening, script_of
+from service.offline.report_sample import Nearest, made_query, rarity_of, script_of
 from service.settings import Settings
+from tests.artifacts import build_artifact, write_manifest
+from tests.contract.live import live_service
 from tests.parallel_text import sentence
 from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
 from tests.service.conftest import Serve
 from tests.service.documents.stores import wait_for
+from tests.service.model.test_confidence import MODEL
 from tests.service.offline.files import write_jsonl
 
 pytestmark = pytest.mark.usefixtures("local")
@@ -104,7 +107,8 @@ def test_shares_and_scores_are_those_of_a_search_by_hand(crosslet: Crosslet, tin
     built(crosslet, rows, "--no-chunk")
     summary = json.loads(crosslet("index", "report")[0])
     encoder = load_encoder(tiny_model)
-    query_QD = np.stack([encoder.encode(opening(str(row["text"]))).vector for row in rows])
+    texts = [str(row["text"]) for row in rows]
+    query_QD = np.stack([encoder.encode(made_query(text, rarity_of(texts))).vector for text in texts])
     document_ND = np.stack([encoder.encode(str(row["text"])).vector for row in rows])
     scores_QN = query_QD @ document_ND.T
     own_Q = np.diag(scores_QN)
@@ -220,3 +224,84 @@ def test_report_on_a_terminal_and_its_refusals(crosslet: Crosslet, tmp_path: Pat
     built(crosslet, documents())
     screen = on_a_terminal("index", "report", "--sample", "50").screen
     assert re.search(r"(?m)^documents +326, of which 50 drawn$", screen)
+
+
+def test_made_queries_are_rare_words_in_any_script() -> None:
+    texts = [
+        "Welcome. The red guitar of the museum is broken. Goodbye.",
+        "The the of is broken.",
+        "The red museum is of.",
+    ]
+    assert made_query(texts[0], rarity_of(texts)) == "red guitar museum broken"
+    assert made_query("一个男人在公园里弹吉他，孩子们听得很高兴。", rarity_of([])) == "一个男人在公园里弹吉他"
+    hindi = "एक आदमी पार्क में गिटार बजा रहा है।"
+    assert set(made_query(hindi, rarity_of([hindi, "एक में रहा है"])).split()) == {"आदमी", "पार्क", "गिटार", "बजा"}
+    assert made_query("hi", rarity_of([])) == ""
+
+
+def questions(rows: list[dict[str, object]], *, unanswerable: int) -> Path:
+    """A question for every third document, and some that no document answers."""
+    lines = [{"query": f"who {row['text']}"[:40], "ids": [row["id"]]} for row in rows[::3]]
+    lines += [{"query": f"tax return {number} of 1999", "ids": []} for number in range(unanswerable)]
+    return write_jsonl(Path("questions.jsonl"), lines)
+
+
+def calibrated(folder: Path) -> Path:
+    build_artifact(folder)
+    write_manifest(folder, confidence=MODEL)
+    return folder
+
+
+def test_questions_recalibrate_a_collection(
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = documents()
+    model = calibrated(tmp_path / "model")
+    monkeypatch.setenv("CROSSLET_MODEL", str(model))
+    built(crosslet, rows, "--no-chunk")
+    path = questions(rows, unanswerable=36)
+    out, err = crosslet("index", "report", "--queries", path, "--keep", "--json")
+    asked = json.loads(out)["questions"]
+    assert "collection default keeps the recalibration" in err
+    assert (asked["questions"], asked["labelled"], asked["is_learnt"]) == (144, 144, True)
+    assert asked["answerable"] == pytest.approx(108 / 144)
+    assert asked["recalibrated_error"] < asked["error"]
+    assert sum(mass for mass, *_ in asked["bins"]) == pytest.approx(1)
+    page = Path("index-report.html").read_text(encoding="utf-8")
+    assert "Your questions" in page
+    assert "tax return" not in page
+    parser = Loaded()
+    parser.feed(page)
+    assert (parser.open, parser.loaded) == ([], [])
+    with live_service(model, tmp_path / "data") as client:
+        kept = client.get("/collections/default").json()["confidence"]
+        assert kept == asked["recalibration"]
+        write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}])
+        crosslet("index", "report", "--queries", path, "--keep")  # beside the service, which stores it
+        assert client.get("/collections/default").json()["confidence"]["expected_answerable"] == 0.5
+    built(crosslet, rows, "--collection", "shop")
+    crosslet("index", "report", "--queries", path, "--keep", "--collection", "shop")
+
+
+def test_what_questions_cannot_say_is_not_kept(
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = documents()
+    built(crosslet, rows)
+    path = write_jsonl(Path("questions.jsonl"), [{"query": "A man is playing"}])
+    assert "was not calibrated" in crosslet("index", "report", "--queries", path, status=2).err
+    monkeypatch.setenv("CROSSLET_MODEL", str(calibrated(tmp_path / "model")))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
+    built(crosslet, rows)
+    assert "--queries" in crosslet("index", "report", "--keep", status=2).err
+    error = crosslet("index", "report", "--queries", path, "--keep", status=2).err
+    assert "nothing is kept" in error
+    write_jsonl(path, [{"query": "A man is playing", "ids": ["nobody"]}])
+    assert (
+        "'nobody', which the collection does not have" in crosslet("index", "report", "--queries", path, status=2).err
+    )
+    write_jsonl(path, [{"query": "A man is playing", "ids": ["en/0"]}] * 3)
+    out = crosslet("index", "report", "--queries", path).out
+    asked = json.loads(out)["questions"]
+    assert asked["recalibration"] is None
+    assert "takes 50 questions with ids" in asked["reason"]

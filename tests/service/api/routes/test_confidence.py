@@ -1,5 +1,6 @@
 """POST /search: how sure it is, what is withheld, and which requests are refused."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,32 @@ def test_a_manifest_with_other_weights_is_refused(calibrated: Path, tmp_path: Pa
     (tmp_path / "manifest.json").write_text(text.replace('"means": [', '"means": [\n0.5,', 1), "utf-8")
     with pytest.raises(ArtifactError, match="has a confidence of"):
         load_manifest(tmp_path)
+
+
+def test_a_collection_recalibrates_its_confidence(serve: Serve, calibrated: Path) -> None:
+    client = serve()
+    put_texts(client, TEXTS)
+    before = ask(client)["confidence"]
+    fingerprint = load_manifest(calibrated).fingerprint
+    odds = math.log(before / (1 - before))
+    shift = MODEL.prior_shift(0.7)
+    own = {"expected_answerable": 0.4, "scale": 0.5, "shift": 1.0, "fingerprint": fingerprint}
+    described = client.put("/collections/default", json={"confidence": own})
+    assert described.status_code == 200, described.text
+    assert described.json()["confidence"] == own
+    wanted = 1 + 0.5 * (odds - shift) + MODEL.prior_shift(0.4)
+    assert ask(client)["confidence"] == pytest.approx(1 / (1 + math.exp(-wanted)))
+    assert client.put("/collections/default", json={}).json()["confidence"] == own
+    assert client.get("/info").json()["collections"][0]["confidence"] == own
+    of_another = own | {"fingerprint": "another model"}
+    client.put("/collections/default", json={"confidence": of_another})
+    assert ask(client)["confidence"] == pytest.approx(1 / (1 + math.exp(-(odds - shift + MODEL.prior_shift(0.4)))))
+    assert client.put("/collections/default", json={"confidence": None}).json()["confidence"] is None
+    assert ask(client)["confidence"] == before
+
+
+@pytest.mark.parametrize(
+    "own", [{"expected_answerable": 1}, {"scale": 0}, {"shift": 11}, {"shift": "1"}, {"bias": 1}, 0.5], ids=str
+)
+def test_a_malformed_recalibration_is_refused(client: TestClient, own: object) -> None:
+    assert_refused(client.put("/collections/default", json={"confidence": own}), 422, "Validation", "confidence")

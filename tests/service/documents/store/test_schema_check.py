@@ -107,6 +107,7 @@ def test_a_table_that_crosslet_does_not_make_is_refused(source: Path, script: st
         "UPDATE collections SET settings = '{\"chunk\": 7}'",
         "UPDATE collections SET settings = 'none'",
         "UPDATE collections SET settings = '{\"text\": 7}'",
+        'UPDATE collections SET settings = \'{"confidence": {"scale": 0}}\'',
         'UPDATE collections SET settings = \'{"text": "{a"}\'',
         'UPDATE collections SET settings = \'{"text": "{a}", "fields": "a"}\'',
         'UPDATE collections SET settings = \'{"text": "{a}", "fields": [7]}\'',
