@@ -26,7 +26,7 @@ from service.cli.start_trial import Use
 from service.cli.table import print_json, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME
-from service.errors import InvalidInput, StartError, StoreError, StoreInUse
+from service.errors import InferenceFailed, InvalidInput, StartError, StoreError, StoreInUse
 from service.model.artifact import load_manifest
 from service.settings import Settings
 
@@ -139,6 +139,11 @@ def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
     """
+    if settings.index != EMBEDDED:
+        _reembed_in_milvus(options, settings)
+        return
+    if options.from_model is not None:
+        raise InvalidInput("--from names a model in Milvus; the local store has one alone")
     from service.offline.embedding import load_stored_model
     from service.offline.output import progress, tell
     from service.offline.reembed import Reembedding
@@ -165,6 +170,38 @@ def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
         )
         return
     sys.stderr.write(f"{path} now has the vectors of {model}\n")
+
+
+def _reembed_in_milvus(options: argparse.Namespace, settings: Settings) -> None:
+    """Embed the documents of another model with the current one; those stay, in collections of their own."""
+    from typing import cast
+
+    from service.document_index import load_collections
+    from service.documents.milvus.collections import MilvusCollections
+    from service.offline.copying import reembed
+    from service.offline.embedding import load_stored_model
+    from service.offline.output import progress, tell
+
+    encoder, stored, engine = load_stored_model(settings, options.engine)
+    with closing(cast(MilvusCollections, load_collections(settings, stored))) as target:
+        source = target.of_other_model(options.from_model)
+        with progress("re-embed", total=int(source.count()), unit="documents") as bar:
+            done = reembed(
+                source,
+                target,
+                engine,
+                split=encoder.splitter.split,
+                on_failed=tell,
+                advance=lambda read, _: bar.update(read - bar.n),
+            )
+    sys.stderr.write(f"{done}\n")
+    if done.failed:
+        raise InferenceFailed(
+            f"{done.failed} documents are missing; put them with other texts, then repeat the command"
+        )
+    sys.stderr.write(
+        f"start the services anew with CROSSLET_MODEL={settings.model}; repeat the command for what changed meanwhile\n"
+    )
 
 
 def copy_store(options: argparse.Namespace, settings: Settings) -> None:
@@ -334,7 +371,18 @@ INDEX_SUBCOMMANDS = {
     "index build": BUILD,
     "index import": IMPORT,
     "index re-embed": Subcommand(
-        reembed_store, "re-embed the documents with another model (--model)", [ENGINE], Use.DOCUMENTS
+        reembed_store,
+        "re-embed the documents with another model (--model)",
+        [
+            ENGINE,
+            argument(
+                "--from",
+                dest="from_model",
+                metavar="MODEL",
+                help="with Milvus: the old model, 16 digits of fingerprint",
+            ),
+        ],
+        Use.DOCUMENTS,
     ),
     "index export": Subcommand(
         export_store,

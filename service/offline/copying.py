@@ -1,15 +1,22 @@
-"""Copies all collections from one engine to the other, with vectors and settings. Repeating a copy continues it."""
+"""Copies all collections: to the other engine with their vectors, or within Milvus with another model's.
 
-from collections.abc import Callable, Iterator
+Repeating a copy continues it.
+"""
+
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 
 import numpy as np
 
 from service.documents.collections import Collections
-from service.documents.document import StoredDocument
+from service.documents.document import Document, Span, StoredDocument
+from service.documents.ingest import Report
 from service.documents.interface import DocumentIndex, PageRequest
-from service.documents.names import where
+from service.documents.names import DEFAULT_NAME, where
+from service.documents.readers.records import Record
 from service.errors import Conflict, StoreError
+from service.offline.embedding import Engine
+from service.offline.loading import Load
 
 DOCUMENTS_AT_ONCE = 200
 CHARS_AT_ONCE = 4_000_000
@@ -49,6 +56,49 @@ def copy(source: Collections, target: Collections, *, advance: Callable[[int], o
             new += len(missing)
             advance(len(documents))
     return new
+
+
+def reembed(
+    source: Collections,
+    target: Collections,
+    engine: Engine,
+    *,
+    split: Callable[[str], tuple[Span, ...]],
+    on_failed: Callable[[str], object],
+    advance: Callable[[int, Report], object],
+) -> Report:
+    """Embed every document that the target lacks, and delete there what the source lacks. Return the counts.
+
+    Args: split: gives the passages of a text, by the new model's tokens; texts that were cut stay whole.
+          on_failed: called for each document that the model fails on.  advance: as `Load.advance`.
+    """
+    for name in [name for name in target.named() if name not in source.named() and name != DEFAULT_NAME]:
+        target.drop(name)
+    report, before = Report(), 0
+    for name, index in source.named().items():
+        target.configure(name, index.own_fields)
+        copied = target.of(name)
+        if index.recalibration is not None:
+            copied.recalibrate(index.recalibration)
+        truncated = {document.id for page in _pages(index, truncated=True) for document in page}
+
+        def read(record: Record, truncated: Set[str] = truncated) -> Document:
+            document: StoredDocument = record.fields["document"]
+            is_whole = document.id in truncated and not document.passages
+            return Document(document.id, document.text, document.metadata, () if is_whole else split(document.text))
+
+        documents = (document for page in _pages(index) for document in page)
+        records = (Record(place, place, {"document": one}) for place, one in enumerate(documents, before + 1))
+        Load(read, _refuse, on_failed, advance, report).run(records, copied, engine)
+        for page in _pages(copied):
+            there = index.documents_of([document.id for document in page])
+            copied.delete([document.id for document in page if document.id not in there])
+        before += len(index)
+    return report
+
+
+def _refuse(sentence: str) -> None:
+    raise StoreError(f"the documents hold one that is invalid: {sentence}")
 
 
 def _pages(index: DocumentIndex, *, truncated: bool = False) -> Iterator[list[StoredDocument]]:

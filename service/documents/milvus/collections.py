@@ -16,6 +16,7 @@ from service.documents.names import DEFAULT_NAME, NAME, check_count, check_name
 from service.documents.own_fields import OwnFields
 from service.errors import IndexUnavailable, NotFound, ServiceError, StartError
 
+MODEL = re.compile(r"crosslet_([0-9a-f]{16})")  # its default collection
 ESCAPED = re.compile(r"_([0-9a-f]{2})")
 
 
@@ -47,6 +48,30 @@ class MilvusCollections(Collections):
         except IndexUnavailable as exc:
             raise StartError(f"Milvus at {self._connection.shown} cannot be used: {exc}") from exc
         return index
+
+    def of_other_model(self, model: str | None) -> "MilvusCollections":
+        """Return the collections of another model, over the same connection.
+
+        model: the first 16 digits of its fingerprint; None: there is one other alone.
+
+        Raises: StartError: Milvus has none, or several.
+        """
+        own = self._fingerprint[:16]
+        models = sorted({match[1] for name in self._connection.names() if (match := MODEL.fullmatch(name))} - {own})
+        chosen = [name for name in models if model is None or name == model]
+        if len(chosen) != 1:
+            way_out = "name one by --from" if len(chosen) > 1 else "there is nothing to re-embed"
+            raise StartError(
+                f"Milvus at {self._connection.shown} has documents of {len(models)} other models"
+                f"{' (' * bool(models)}{', '.join(models)}{')' * bool(models)}: {way_out}"
+            )
+        call, client = self._connection.call, self._connection.client
+        there = call(client.describe_collection, f"crosslet_{chosen[0]}")
+        (dim,) = (int(field["params"]["dim"]) for field in there["fields"] if field["name"] == "vector")
+        # milvus-lite keeps no description, and 16 digits are enough there.
+        fingerprint = there["description"].rpartition(" ")[2] or chosen[0]
+        most = self._max_collections
+        return MilvusCollections(self._connection, fingerprint=fingerprint, dim=dim, max_collections=most)
 
     def close(self) -> None:
         """Close the connection, which all have."""

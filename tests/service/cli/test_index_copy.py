@@ -1,6 +1,7 @@
 """`crosslet index copy`: from the local store to Milvus and back, with everything."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from service.document_index import load_collections
 from service.documents.interface import PageRequest
+from service.model.artifact import load_manifest
 from service.model.encoder import choose_encoder
 from service.settings import Settings
+from tests.artifacts import build_artifact
 from tests.service.cli.conftest import Crosslet, build
 from tests.service.offline.files import write_jsonl
 
@@ -67,3 +70,35 @@ def test_a_store_goes_to_milvus_and_back(crosslet: Crosslet, tmp_path: Path, mon
     monkeypatch.delenv("CROSSLET_INDEX")
     refused = crosslet("index", "copy", f"milvus+lite://{tmp_path}/other.db", status=2).err
     assert "collection shop: text and fields are set while a collection is empty" in refused
+
+
+@pytest.mark.usefixtures("local")
+def test_documents_in_milvus_are_reembedded(
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    monkeypatch.setenv("CROSSLET_INDEX", f"milvus+lite://{tmp_path}/documents.db")
+    assert "nothing to re-embed" in crosslet("index", "re-embed", status=2).err
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    goods = write_jsonl(tmp_path / "goods.jsonl", GOODS)
+    build(crosslet, goods, "--collection", "shop", "--text", "{title}", "--fields", "price")
+    before = held(Settings())
+    build_artifact(tmp_path / "other", seed=1)
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
+    assert "208 documents read: 208 new" in crosslet("index", "re-embed").err
+    assert "0 new, 0 replaced, 208 unchanged" in crosslet("index", "re-embed", "--from", of(tiny_model)).err
+    after = held(Settings())
+    assert [everything[:3] for everything in after.values()] == [everything[:3] for everything in before.values()]
+    assert after["default"][3] != before["default"][3]
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    assert held(Settings()) == before  # an old service goes on
+    with closing(load_collections(Settings(), load_manifest(tiny_model))) as collections:
+        collections.of("default").delete(["7"])
+        collections.drop("shop")
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
+    crosslet("index", "re-embed")
+    assert held(Settings()).keys() == {"default"}
+    assert "7" not in [id_ for id_, *_ in held(Settings())["default"][1]]
+
+
+def of(model: Path) -> str:
+    return load_manifest(model).fingerprint[:16]
