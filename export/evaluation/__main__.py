@@ -69,8 +69,9 @@ def check(options: argparse.Namespace) -> None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:
         raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
-    if options.plot is not None and not options.calibrate:
-        raise EvaluationError("--plot draws what --calibrate measures; send both")
+    for name in ("plot", "reranker"):
+        if getattr(options, name) is not None and not options.calibrate:
+            raise EvaluationError(f"--{name} belongs to --calibrate; send both")
     if options.dimensions is not None and options.dimensions < 1:
         raise EvaluationError(f"--dimensions is {options.dimensions}; it must be at least 1")
     if not options.data.is_dir():
@@ -149,6 +150,9 @@ def evaluate_parser() -> argparse.ArgumentParser:
         "--calibrate", action="store_true", help="fit an artifact's confidence on DIR/qa, keep it in its manifest"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="with --calibrate: plot how reliable it is")
+    parser.add_argument(
+        "--reranker", type=Path, metavar="DIR", help="with --calibrate: measure re-ranked searches, too (--queries)"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(
         "--failures", type=int, default=0, metavar="N", help="also print the N worst errors of each bitext set"

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,9 @@ from export.bundle import rewrite_card
 from export.evaluation import BUNDLED
 from export.evaluation.models import load_model
 from export.evaluation.typed_queries import collection_of
+from service.blending import with_reranker
 from service.documents.document import Document
-from service.documents.interface import Query, ResultOptions
+from service.documents.interface import Match, Query, ResultOptions
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
 from service.model.confidence import (
@@ -41,6 +43,7 @@ from service.model.confidence import (
     reliability,
     with_products,
 )
+from service.model.reranker import Reranker
 from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.encoders import Model
@@ -59,11 +62,13 @@ QUESTION_SETS = (
 )
 
 Floats = NDArray[np.float64]
+Score = Callable[[str, str], float]
 FAQ, FAQ_IDS = "faq_multilingual", "bitcoin"
 DRAWS = 3  # of a language for each answer
 MOST_QUESTIONS, MOST_PASSAGES = 400, 500  # of a corpus to fit on
 SMALL, FEW = 240, 5  # documents of corpora that are also asked with a filter, and topics that it leaves
 MODES = ("hybrid", "dense")
+RERANKED, RERANK_K, RERANK_WEIGHT = "reranked", 20, 0.2  # of hybrid searches, as a service does
 DIFFERENT = (0.7, 0.75, 0.8, 0.85, 0.9)
 OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
 PENALTY = 100.0  # of the squared coefficients
@@ -126,8 +131,12 @@ class Searches:
         return weight_Q
 
 
-def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores, Curves]:
+def calibrate(
+    model: Model, data: Path, *, score: Score | None = None, queries: int | None = None
+) -> tuple[ConfidenceModel, MetricScores, Curves]:
     """Return the confidence of a model that is served, how good it is, by corpus, and how reliable.
+
+    score: of a re-ranker: re-ranked searches are measured, too, for at most so many queries of a corpus.
 
     Raises: EvaluationError: there is no question set, or a set is malformed.
     """
@@ -148,14 +157,21 @@ def calibrate(model: Model, data: Path) -> tuple[ConfidenceModel, MetricScores, 
                 scores.setdefault(f"confidence_{mode}_{metric}", {})[corpus.name] = value
             said_Q, weight_Q = probabilities(confidence, found, PLOTTED), found.weights(PLOTTED)
             curves.setdefault(mode, {})[corpus.name] = reliability(said_Q, found.is_right_Q, weight_Q)
+        if score is not None:
+            kept = evenly_spaced(len(corpus.questions), queries or len(corpus.questions))
+            some = replace(corpus, questions=[corpus.questions[row] for row in kept])
+            for metric, value in measure(confidence, searches(model, some, RERANKED, score)).items():
+                scores.setdefault(f"confidence_{RERANKED}_{metric}", {})[corpus.name] = value
         logger.info("measured %s", corpus.name)
     return confidence, scores, curves
 
 
-def recalibrate(folder: Path, data: Path, plot: Path | None = None) -> MetricScores:
+def recalibrate(
+    folder: Path, data: Path, plot: Path | None = None, *, reranker: Path | None = None, queries: int | None = None
+) -> MetricScores:
     """Fit the confidence of an artifact, write it into the manifest, and return how good it is.
 
-    plot: SVG file for what was said and what was right.
+    plot: SVG file for what was said and what was right.  reranker: an artifact; with queries as `calibrate` has them.
 
     Raises: EvaluationError: the folder is no artifact of an encoder, or what `calibrate` raises.
     """
@@ -163,7 +179,8 @@ def recalibrate(folder: Path, data: Path, plot: Path | None = None) -> MetricSco
         manifest = load_manifest(folder)
     except ArtifactError as exc:
         raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
-    confidence, scores, curves = calibrate(load_model(str(folder)), data)
+    score = None if reranker is None else _score_of(reranker)
+    confidence, scores, curves = calibrate(load_model(str(folder)), data, score=score, queries=queries)
     rewrite_card(folder, replace(manifest, confidence=confidence))
     if plot is not None:
         draw(curves, plot)
@@ -187,22 +204,37 @@ def draw(curves: Curves, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def searches(model: Model, corpus: Corpus, mode: str) -> Searches:
-    """Ask every question of a corpus as a service would, with and without its answers."""
+def _score_of(folder: Path) -> Score:
+    """Return what scores query and passage. Raises: EvaluationError: the folder is no artifact of a re-ranker."""
+    try:
+        reranker = Reranker.load(folder)
+    except ArtifactError as exc:
+        raise EvaluationError(str(exc)) from exc
+    return cache(lambda query, passage: float(reranker.score(reranker.tokenize(query, passage))))
+
+
+def searches(model: Model, corpus: Corpus, mode: str, score: Score | None = None) -> Searches:
+    """Ask every question of a corpus as a service would, with and without its answers. score: of a re-ranker."""
     query_QD = unit_rows(model.encode_query([question.text for question in corpus.questions]))
     topic_of = {document.id: document.metadata["topic"] for document in corpus.documents}
     rows: list[tuple[list[Floats], bool, bool]] = []
     draw = random.Random(0)  # noqa: S311 - no secret
     with collection_of(corpus.documents, model.encode_document, model.split) as collection:
         for question, vector_D in zip(corpus.questions, query_QD, strict=True):
-            asked = Query(vector_D, question.text if mode == "hybrid" else None, text=question.text)
+            asked = Query(vector_D, None if mode == "dense" else question.text, text=question.text)
             for filter_, is_answerable in corpus.filters(question, draw):
-                (matches,) = collection.search_all([asked], top_k=1, filter_=filter_, options=OPTIONS)
+                top_k, options = (1, OPTIONS) if score is None else (RERANK_K, replace(OPTIONS, text=True))
+                (matches,) = collection.search_all([asked], top_k=top_k, filter_=filter_, options=options)
                 if matches.evidence is None:
                     continue
-                found = [features(matches.evidence, different=limit) for limit in DIFFERENT]
+                first, evidence = matches[0], matches.evidence
+                if score is not None:
+                    first = max(matches, key=lambda match: _reranked(question.text, match, score))
+                    place = evidence.rows_N.index(first.row)
+                    evidence = replace(evidence, first=place, text=first.document.text)
+                found = [features(evidence, different=limit) for limit in DIFFERENT]
                 if all(feature_F is not None for feature_F in found):
-                    is_right = topic_of[matches[0].document.id] in question.topics and is_answerable
+                    is_right = topic_of[first.document.id] in question.topics and is_answerable
                     rows.append(([one for one in found if one is not None], is_right, is_answerable))
     features_LQF = np.stack([np.stack(found) for found, _, _ in rows], axis=1)
     return Searches(
@@ -211,6 +243,11 @@ def searches(model: Model, corpus: Corpus, mode: str) -> Searches:
         np.array([is_right for _, is_right, _ in rows]),
         np.array([is_answerable for _, _, is_answerable in rows]),
     )
+
+
+def _reranked(query: str, match: Match, score: Score) -> float:
+    passage = match.document.text if match.passage is None else match.passage.text
+    return with_reranker(match.score or 0.0, score(query, passage), RERANK_WEIGHT)
 
 
 def fit(fitted_on: dict[str, list[Searches]]) -> ConfidenceModel:

@@ -35,17 +35,30 @@ def data(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_calibration_is_kept_and_nothing_else_changes(tmp_path: Path, data: Path) -> None:
+def test_calibration_is_kept_and_nothing_else_changes(tmp_path: Path, data: Path, tiny_reranker: Path) -> None:
     artifact, scores = tmp_path / "tiny", tmp_path / "scores.json"
     before = build_artifact(artifact)
-    assert main([str(artifact), "--data", str(data), "--calibrate", "--out", str(scores)]) == 0
+    reranked = ["--reranker", str(tiny_reranker), "--queries", "40"]
+    assert main([str(artifact), "--data", str(data), "--calibrate", *reranked, "--out", str(scores)]) == 0
     after = load_manifest(artifact)
     assert after.fingerprint == before.fingerprint
     assert after.confidence is not None
     assert len(json.dumps(json.loads((artifact / "manifest.json").read_text("utf-8"))["confidence"])) < 20_000
     measured = json.loads(scores.read_text("utf-8"))
-    assert {"confidence_hybrid_auc_30", "confidence_dense_error_30"} <= measured.keys()
+    modes = {"confidence_hybrid_auc_30", "confidence_dense_error_30", "confidence_reranked_right_10"}
+    assert modes <= measured.keys()
     assert 0 <= measured["confidence_hybrid_error_30"]["search_test"] <= 100
+
+
+def test_a_reranker_moves_the_first_result(tmp_path: Path) -> None:
+    build_artifact(tmp_path)
+    texts = ["so so so", "so so fa", "mi re"]
+    documents = [Document(text, text, {"topic": text}) for text in texts]
+    corpus = Corpus("tiny", documents, [Asked("so so so", frozenset({"so so fa"}))])
+    model = load_model(str(tmp_path))
+    found = searches(model, corpus, "reranked", lambda query, passage: 9.0 * (passage == "so so fa"))
+    assert found.is_right_Q.tolist() == [True, False]
+    assert searches(model, corpus, "hybrid").is_right_Q.tolist() == [False, False]
 
 
 @pytest.mark.parametrize(("model", "words"), [("models/none", "no folder"), ("", "has none of the question sets")])
