@@ -27,9 +27,10 @@ Advance = Callable[[int], object]
 BATCH = 64
 OPTIONS = ResultOptions(metadata=False, passage=False, compared=20)  # as many as the service compares
 TOP_K = 20  # results among which answers are looked for
-LEAST_QUESTIONS, LEAST_OF_A_KIND = 50, 10  # to recalibrate with: all, and of the right and of the wrong
+LEAST_QUESTIONS, LEAST_OF_A_KIND = 50, 10  # to learn from: all, and of the right and of the wrong
 SCALE_SPREAD = 0.5  # standard deviation of a scale around 1 before any question is asked; of a shift around 0: 1
 FOLDS, ROUNDS = 5, 50
+DIGITS = 4  # of a share
 SURE = 0.8
 THRESHOLDS = (0.5, 0.6, 0.7, SURE, 0.9, 0.95)
 LEAST_SHARE, MOST_SHARE = 0.02, 0.98  # of questions that have an answer
@@ -115,7 +116,7 @@ class Labelled:
 
     def error(self, said_Q: Floats) -> float:
         """Return the expected difference of what was said and the share that is right."""
-        return calibration_error(said_Q, self.is_right_Q, self.weight_Q)
+        return _rounded(calibration_error(said_Q, self.is_right_Q, self.weight_Q))
 
 
 def read_questions(path: Path, readable: Callable[[str, str], str]) -> list[Question]:
@@ -162,20 +163,21 @@ def measure_questions(
     labels = [question.ids for question in questions if question.ids is not None]
     has_unanswerable = not all(labels)
     searches = _ask(index, questions, model, engine, advance, asked_twice=None if has_unanswerable else answerable)
-    is_estimated = not has_unanswerable and len(searches.unlabelled) >= LEAST_QUESTIONS
+    is_counted = has_unanswerable and len(labels) >= LEAST_QUESTIONS
+    is_estimated = not is_counted and len(searches.unlabelled) >= LEAST_QUESTIONS
     share = answerable
-    if has_unanswerable:
+    if is_counted:
         share = _bounded(float(np.mean([bool(ids) for ids in labels])))
     elif is_estimated:
         share = _estimated_share(np.array(searches.unlabelled), model)
-    learnt = share if has_unanswerable or is_estimated else None
+    learnt = share if is_counted or is_estimated else None
     prior = model.prior_shift(share)
     report = QuestionReport(len(questions), len(labels), share, is_estimated=is_estimated, is_learnt=learnt is not None)
     if not searches.odds:
         said_Q = logistic_each(np.array(searches.unlabelled) + prior)
         return replace(
             report,
-            coverage=[Coverage(least, float((said_Q >= least).mean()), None) for least in THRESHOLDS],
+            coverage=[Coverage(least, _rounded((said_Q >= least).mean()), None) for least in THRESHOLDS],
             recalibration=None if learnt is None else Recalibration(learnt),
             reason="no question has ids: nobody has said which documents answer",
         )
@@ -184,7 +186,7 @@ def measure_questions(
         np.array(searches.odds), np.array(searches.is_right), weight_Q / weight_Q.sum() * len(searches.hits)
     )
     said_Q = logistic_each(labelled.odds_Q + prior)
-    report = replace(report, right=float(np.mean(searches.hits)), error=labelled.error(said_Q))
+    report = replace(report, right=_rounded(np.mean(searches.hits)), error=labelled.error(said_Q))
     reason = _too_few(searches.hits)
     if reason is None:
         said_Q = _cross_validated(labelled, prior)
@@ -200,7 +202,10 @@ def measure_questions(
         report,
         reason=reason,
         coverage=[*_coverage(said_Q, labelled)],
-        bins=reliability(said_Q, labelled.is_right_Q, labelled.weight_Q),
+        bins=[
+            (_rounded(mass), _rounded(said), _rounded(true))
+            for mass, said, true in reliability(said_Q, labelled.is_right_Q, labelled.weight_Q)
+        ],
     )
 
 
@@ -313,7 +318,11 @@ def _estimated_share(odds_Q: Floats, model: ConfidenceModel) -> float:
 
 
 def _bounded(share: float) -> float:
-    return min(max(share, LEAST_SHARE), MOST_SHARE)
+    return _rounded(min(max(share, LEAST_SHARE), MOST_SHARE))
+
+
+def _rounded(share: float | np.floating) -> float:
+    return round(float(share), DIGITS)
 
 
 def _too_few(hits: Sequence[bool]) -> str | None:
@@ -356,6 +365,6 @@ def _coverage(said_Q: Floats, labelled: Labelled) -> Iterator[Coverage]:
     total = labelled.weight_Q.sum()
     for least in THRESHOLDS:
         weight_Q = labelled.weight_Q * (said_Q >= least)
-        answered = float(weight_Q.sum())
-        right = float(weight_Q @ labelled.is_right_Q) / answered if answered else None
-        yield Coverage(least, answered / float(total), right)
+        answered = weight_Q.sum()
+        right = _rounded(weight_Q @ labelled.is_right_Q / answered) if answered else None
+        yield Coverage(least, _rounded(answered / total), right)

@@ -276,11 +276,13 @@ def test_questions_recalibrate_a_collection(
     with live_service(model, tmp_path / "data") as client:
         kept = client.get("/collections/default").json()["confidence"]
         assert kept == asked["recalibration"]
-        write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}])
+        write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}] * 25)
         crosslet("index", "report", "--queries", path, "--keep")  # beside the service, which stores it
         assert client.get("/collections/default").json()["confidence"]["expected_answerable"] == 0.5
     built(crosslet, rows, "--collection", "shop")
     crosslet("index", "report", "--queries", path, "--keep", "--collection", "shop")
+    write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}])
+    assert "nothing is kept" in crosslet("index", "report", "--queries", path, "--keep", status=2).err  # of two
 
 
 def test_what_questions_cannot_say_is_not_kept(
