@@ -6,15 +6,19 @@ An artifact is read back into a module, and what it became is exported in the sa
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import logging
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from transformers.utils import logging as transformers_logging
 
 from export.__main__ import say
@@ -25,7 +29,6 @@ from export.align import (
     exit_status,
     finite_rate,
     is_refused,
-    lost_beyond,
     model_folder,
     print_gain,
     read_split,
@@ -44,21 +47,25 @@ from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
 from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
-from training.alignment.scores import ServedScores, all_lost_points, served_scores
+from training.alignment.pairs import Split, with_languages
+from training.alignment.scores import ServedScores, lost_beyond, served_scores
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
 from training.system.files import write_json_atomically
+
+UNFINISHED = ".training."  # begins the name of a folder in --out
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns: 0; 1 where nothing is gained or a language is harmed; 2 with one sentence; 130 on Ctrl-C."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    return exit_status(run, options)
+    return exit_status(run, options, stopped="stopped; the same command goes on")
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, train, export, measure, report; keep the model where it gains and harms nothing."""
+    torch.set_num_threads(1)  # beside other work a second thread costs more than it brings
     out = model_folder(options)
     pairs, split = read_split(options)
     served = load_model(options.model)
@@ -71,17 +78,27 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         round_words=form is not None and form.word_bits == 4,
     )
-    task = Task(served, pairs, split, options.data, start, settings, options.new_pieces)
+    most, folder = options.max_search_loss, unfinished_folder(options, split, settings, served.revision)
+    task = Task(
+        served, pairs, split, options.data, start, settings, options.new_pieces, folder=folder, max_search_loss=most
+    )
     before = served_scores(served, task, bar="scores before")
-    training = adapt(task)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        training = adapt(task)
+    except AlignmentError:
+        shutil.rmtree(folder)
+        with suppress(OSError):  # it has an earlier run's report
+            options.out.rmdir()
+        raise
     strength = f"strength {training.chosen.strength:g}"
-    options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".adapt.", dir=options.out) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".export.", dir=options.out) as scratch:
         written = write_model(replace(task, start=training.start), form, Path(scratch), licence=options.licence)
         after = served_scores(load_model(str(written)), task, bar="scores after")
         write_report(task, training, before, after, options.out, model=Path(options.model).name)
         print_gain(options, task, before, after, strength)
-        if (reason := refusal(training, before, after)) and is_refused(options, reason):
+        shutil.rmtree(folder)
+        if (reason := refusal(task, training, before, after)) and is_refused(options, reason):
             return REFUSED
         method = f"{settings.unfreeze}, {settings.epochs} passes, {strength}"
         facts = {"before": served.revision, "new_pieces": training.pieces, **record(task, before, after, method)}
@@ -92,9 +109,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def refusal(training: Training, before: ServedScores, after: ServedScores) -> str | None:
+def unfinished_folder(options: argparse.Namespace, split: Split, settings: Settings, revision: str) -> Path:
+    """Return the folder in --out of an interrupted training with the same model, pairs and settings; remove others."""
+    facts = repr((revision, split.train, settings, options.new_pieces))
+    folder: Path = options.out / f"{UNFINISHED}{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    for other in options.out.glob(f"{UNFINISHED}*"):
+        if other != folder:
+            shutil.rmtree(other)
+    return folder
+
+
+def refusal(task: Task, training: Training, before: ServedScores, after: ServedScores) -> str | None:
     """Why the model is not worth writing, if it is not."""
-    if lost := all_lost_points(before, after):
+    if lost := task.lost(before.guard, after.guard):
         return lost_beyond(lost)
     if training.chosen.dev_p1 <= training.before_p1:
         return f"nothing gained on dev: P@1 {training.before_p1:.1f} before, {training.chosen.dev_p1:.1f} after"
@@ -160,12 +187,11 @@ def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -
 def adapted_record(task: Task, *, licence: str) -> dict[str, Any]:
     """`crosslet.json` of the adapted model: its scores before are left out, they are another model's."""
     before = task.start.record
-    languages = dict.fromkeys([*before["languages"], *(language.split("_")[0] for language in task.pairs.languages)])
     source = {"source": f"{task.pairs.path.name}, pairs", "licence": licence, "url": "", "pairs": len(task.split.train)}
     return {
         **before,
         "name": f"{before['name']}-{task.pairs.label}",
-        "languages": list(languages),
+        "languages": list(with_languages(before["languages"], task.pairs.label)),
         "evaluation": {},
         "weaknesses": [],
         "data": [*before.get("data", []), source],

@@ -198,12 +198,13 @@ def _evaluation(evaluation: Mapping[str, Any], *, is_reranker: bool) -> str:
     apart = {"export", "served", "alignment", "adaptation"}
     before = {name: values for name, values in evaluation.items() if name not in apart}
     served = evaluation.get("served", {})
-    blocks = ["Scores of the model before its head."] if before and "alignment" in evaluation else []
+    blocks = []
     if served:
         blocks += [f"Scores x 100 of this folder as it is served {legend}: {command}.", *_metrics(served, "###")]
         blocks.append("### Before export")
     checkpoint = f"Scores x 100 of the checkpoint before export {legend}."
-    blocks.append(checkpoint if before else "The checkpoint came without scores.")
+    if before or not {"alignment", "adaptation"} & evaluation.keys():
+        blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
     if "export" in evaluation:
         lead = f"What the conversion cost, measured when this folder was written, one {unit} at a time."
@@ -231,10 +232,15 @@ def _adaptation(facts: Mapping[str, Any]) -> str:
     )
 
 
+KEPT = {"similarity": "Spearman x 100 of similarity", "search": "MRR x 100 of the bundled searches (dev)"}
+
+
 def _gains(facts: Mapping[str, Any]) -> str:
     return (
         f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:\n\n{table(facts['scores'])}\n\n"
         f"P@1 x 100 of a small probe, between a language and each other one:\n\n{table(facts['probe'])}"
+    ) + "".join(
+        f"\n\n{title}:\n\n{table(facts[name])}" for name, title in KEPT.items() if facts.get(name, {}).get("before")
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from service.model.artifact import (
     verify_files,
 )
 from training.alignment.layers import Head
+from training.alignment.pairs import with_languages
 
 OUTPUT = "sentence_embedding"
 DECIMALS = 7  # of a parity vector
@@ -45,7 +47,7 @@ def add_head(
 ) -> Manifest:
     """Write a copy of an artifact whose vectors went through the head, with a new parity pack, fingerprint and card.
 
-    Maps into the spaces of other models are left out: they are of the old vectors.
+    Maps into the spaces of other models, scores, thresholds and confidence are left out: they are of the old vectors.
 
     Args:   alignment: what the card says of the head: how it was trained, gains and losses.  data: the pairs.
     Raises: ArtifactError: the folder is no artifact.  BadRequest: `out` cannot be written.
@@ -67,8 +69,11 @@ def add_head(
     after = dataclasses.replace(
         before,
         name=f"{before.name}-{alignment['languages']}",
+        languages=with_languages(before.languages, alignment["languages"]),
         parameters=before.parameters + head.parameters,
-        evaluation={**before.evaluation, "alignment": {"before": before.fingerprint, **alignment}},
+        evaluation={"alignment": {"before": before.fingerprint, **alignment}},
+        confidence=None,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         data_licences=(*before.data_licences, data),
         spaces=(),
     )

@@ -2,9 +2,3 @@
 
 Imports `training.evaluation`, whose measures need no service, and the service's keywords, fusion, margins and passages.
 """
-
-from pathlib import Path
-
-import training
-
-BUNDLED = Path(training.__file__).parent / "evaluation" / "bundled"  # a search set, written for this project

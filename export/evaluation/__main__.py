@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from export.evaluation import BUNDLED
 from service.spelling import Parser, nearest
 from training.errors import EvaluationError
+from training.evaluation.search import BUNDLED
 from training.system.files import is_path, write_json_atomically
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from export.bundle import rewrite_card
-from export.evaluation import BUNDLED
 from export.evaluation.models import load_model
 from export.evaluation.typed_queries import collection_of
 from service.blending import with_reranker
@@ -49,7 +48,7 @@ from training.errors import EvaluationError
 from training.evaluation.encoders import Model
 from training.evaluation.lines import find_file, read_json_lines
 from training.evaluation.report import MetricScores
-from training.evaluation.search import read_search
+from training.evaluation.search import BUNDLED, read_search
 from training.evaluation.vectors import each_text_once, unit_rows
 from training.reranking.collection import evenly_spaced
 from training.reranking.readers import find_collection, read_collection

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from export.evaluation import BUNDLED
 from export.evaluation.confidence import recalibrate
 from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from export.evaluation.models import is_served_reranker, load_model, probabilities, served_reranker, two_stage_scorer
@@ -23,7 +22,7 @@ from training.evaluation.lines import find_file, folders_under
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import MetricScores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
-from training.evaluation.search import SearchSet, read_search
+from training.evaluation.search import BUNDLED, SearchSet, read_search
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from tests.vocabularies import unigram
 from training.evaluation.bitext import score_bitext
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.optimisation import loop
 
 QUICK = ["--epochs", "2", "--learning-rate", "0.001", "--force"]
 TEST = PAIRS[200:]
@@ -80,7 +82,33 @@ def test_artifact_finds_more_translations_in_the_same_form(
     shown = capsys.readouterr()
     assert "en-de, 100 test pairs: P@1 " in shown.out
     bars = [line.partition(":")[0] for line in re.split(r"[\r\n]+", shown.err) if "| 0/" in line]
-    assert list(dict.fromkeys(bars)) == ["scores before", "labels", "adapt", "scores after"]
+    assert list(dict.fromkeys(bars)) == ["scores before", "what must stay", "labels", "adapt", "scores after"]
+
+
+def test_a_stopped_training_goes_on_to_the_same_model(
+    checkpoint: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    options = [str(checkpoint), "--pairs", str(pairs), *QUICK]
+    assert main([*options, "--out", str(whole)]) == 0
+    monkeypatch.setattr("training.adaptation.trainer.SAVED_EVERY", 0.0)
+    steps, accumulate = 0, loop._accumulate
+
+    def interrupted(*arguments: Any, **others: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 4:
+            raise KeyboardInterrupt
+        return accumulate(*arguments, **others)
+
+    monkeypatch.setattr(loop, "_accumulate", interrupted)
+    assert main([*options, "--out", str(out)]) == 130
+    assert "stopped; the same command goes on" in capsys.readouterr().err
+    assert [path.name[:10] for path in out.iterdir()] == [".training."]
+    assert main([*options, "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {"model", "report.md", "figures"}
+    left, right = (load_sentence_encoder(folder / "model").state_dict() for folder in (whole, out))
+    assert all(tensor.equal(right[name]) for name, tensor in left.items())
 
 
 def test_checkpoint_stays_one_and_frozen_parts_stay(checkpoint: Path, pairs: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from export.align import main
 from export.evaluation.models import load_model
 from service.model.artifact import DataLicence, load_manifest
 from service.model.encoder import load_encoder
-from tests.artifacts import build_artifact
+from tests.artifacts import build_artifact, write_manifest
 from tests.export.checkpoints import save_student
 from tests.export.test_head import ALIGNMENT
 from tests.training.alignment.files import PAIRS, write_pairs
@@ -91,13 +91,28 @@ def test_a_head_that_harms_a_language_is_refused_unless_forced(
     options += ["--method", "siamese", "--structure", "relu"]
     assert main(options) == 1
     captured = capsys.readouterr()
-    assert "refused: points lost beyond 0.5: " in captured.err
+    assert "refused: points lost beyond what is allowed: " in captured.err
     assert "--force writes the model all the same" in captured.err
-    assert "Points lost beyond 0.5" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "Points lost beyond what is allowed" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert not (tmp_path / "out" / "model").exists()
     assert main([*options, "--force"]) == 0
     probe = load_manifest(tmp_path / "out" / "model").evaluation["alignment"]["probe"]
     assert lost_points(probe["before"], probe["after"])
+
+
+def test_without_a_gain_no_model_is_written(
+    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_manifest(Path(artifact), languages=("sw",))  # none that is guarded
+    options = [artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out")]
+    options += ["--method", "siamese", "--epochs", "1", "--learning-rate", "1e-12"]  # a head that changes nothing
+    assert main(options) == 1
+    assert "refused: nothing gained on dev beyond chance: P@1 " in capsys.readouterr().err
+    assert not (tmp_path / "out" / "model").exists()
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| none | " in report
+    assert "nothing gained on dev beyond chance" in report
+    assert main([*options, "--force"]) == 0
 
 
 def test_refusal_is_one_sentence_and_writes_nothing(

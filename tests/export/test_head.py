@@ -14,6 +14,7 @@ from export.head import _check, add_head, append_head
 from service.model.artifact import DataLicence, load_manifest, load_parity, verify_files
 from service.model.encoder import load_encoder
 from tests.artifacts import DIM, TEXTS, add_space, build_artifact, write_manifest
+from tests.service.model.test_confidence import MODEL
 from training.alignment.layers import Activation, Head, Layer
 
 DATA = DataLicence("my pairs", "CC0 1.0", "", 120)
@@ -68,7 +69,7 @@ def test_what_is_served_went_through_the_head(
 
 
 def test_copy_keeps_the_contract_with_its_own_fingerprint(artifact: Path, tmp_path: Path) -> None:
-    write_manifest(artifact, evaluation={"stsb_test": {"en-de": 61.25}})
+    write_manifest(artifact, evaluation={"stsb_test": {"en-de": 61.25}}, confidence=MODEL, created_at="2024-01-01")
     add_space(artifact, "other", np.ones((4, DIM + 1)))
     before = load_manifest(artifact)
     after = add_head(artifact, tmp_path / "out", random_head("identity"), alignment=ALIGNMENT, data=DATA)
@@ -86,7 +87,11 @@ def test_copy_keeps_the_contract_with_its_own_fingerprint(artifact: Path, tmp_pa
     assert before.fingerprint[:12] in card
     assert "| after | 63.1 |" in card
     assert "| my pairs | CC0 1.0 | 120 |" in card
-    assert "Scores of the model before its head." in card
+    assert "stsb_test" not in card  # scores of other vectors
+    assert after.evaluation.keys() == {"alignment"}
+    assert after.confidence is None
+    assert after.languages == (*before.languages, "vi")
+    assert after.created_at > before.created_at
 
 
 def test_prompts_stay_before_the_texts_of_the_parity_pack(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from training.adaptation.lesson import kept_texts, make_lesson
 from training.adaptation.pieces import with_new_pieces
@@ -12,16 +13,7 @@ from training.adaptation.start import Fertility, Start, check_known, fertility
 from training.adaptation.trainer import Settings, keep_rows, move_weights, train_lesson
 from training.alignment.candidates import choose
 from training.alignment.pairs import Pair
-from training.alignment.scores import (
-    PairTask,
-    Scores,
-    embed_pairs,
-    embed_probe,
-    is_known,
-    lost_points,
-    probe_scores,
-    sts_scores,
-)
+from training.alignment.scores import Guard, PairTask, Scores, embed_pairs, guard_scores, is_known
 from training.evaluation.bitext import score_bitext
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.vectors import Encode, each_text_once
@@ -32,11 +24,15 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # how far the weights are moved towards the 
 
 @dataclass(frozen=True)
 class Task(PairTask):
-    """A served model, pairs, and the weights to train.  new_pieces: how many at most."""
+    """A served model, pairs, and the weights to train.
+
+    new_pieces: how many at most.  folder: for the state of an interrupted training.
+    """
 
     start: Start
     settings: Settings = field(default_factory=Settings)
     new_pieces: int = 0
+    folder: Path = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def adapt(task: Task) -> Training:
     old_encode, encode = (
         TextEncoder(model, one.tokenizer, max_length=one.max_length, bf16=True) for one in (task.start, start)
     )
-    before_p1, (probe, sts) = _dev_p1(task, old_encode), _language_scores(task, old_encode)
+    before_p1, guard = _dev_p1(task, old_encode), _guard(task, old_encode)
     lesson = make_lesson(
         pairs,
         kept_texts(known),
@@ -96,7 +92,7 @@ def adapt(task: Task) -> Training:
         max_length=task.settings.max_length,
     )
     before = deepcopy(model.state_dict())
-    train_lesson(model, lesson, task.settings, device)
+    train_lesson(model, lesson, task.settings, device, task.folder)
     after = deepcopy(model.state_dict())
     keep_rows(before, after, added)
     candidates = []
@@ -108,8 +104,7 @@ def adapt(task: Task) -> Training:
 
     def is_harmless(candidate: Candidate) -> bool:
         move_weights(model, before, after, candidate.strength)
-        probe_after, sts_after = _language_scores(task, encode)
-        lost[candidate.strength] = lost_points(probe, probe_after) | lost_points(sts, sts_after)
+        lost[candidate.strength] = task.lost(guard, _guard(task, encode))
         return not lost[candidate.strength]
 
     chosen = choose(candidates, is_harmless)
@@ -135,8 +130,5 @@ def _dev_p1(task: Task, encode: Encode) -> float:
     return score_bitext(*embed_pairs(task.split.dev, encode))["p1"]
 
 
-def _language_scores(task: Task, encode: Encode) -> tuple[Scores, Scores]:
-    """On the probe and on STS."""
-    languages = task.model.languages
-    probe = probe_scores(embed_probe(encode, languages))
-    return probe, sts_scores(each_text_once(encode, bar="similarity"), task.data, languages)
+def _guard(task: Task, encode: Encode) -> Guard:
+    return guard_scores(each_text_once(encode, bar="what must stay"), task.data, task.model.languages)

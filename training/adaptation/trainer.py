@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ Unfrozen = Literal["words", "all"]
 UNFROZEN: tuple[Unfrozen, ...] = get_args(Unfrozen)
 RATES: Mapping[Unfrozen, float] = {"words": 3e-3, "all": 2e-4}  # of the word table, of all else
 WORDS_FASTER = 5  # times the rate of all else: a row is rarely used, and rounded to 4 bits
+SAVED_EVERY = 1.0  # minutes
 State = dict[str, Tensor]
 
 
@@ -61,8 +60,12 @@ class Settings:
         )
 
 
-def train_lesson(model: SentenceEncoder, lesson: Lesson, settings: Settings, device: torch.device) -> None:
+def train_lesson(
+    model: SentenceEncoder, lesson: Lesson, settings: Settings, device: torch.device, folder: Path
+) -> None:
     """Train in place, with progress; what is not unfrozen stays.
+
+    folder: has the state of an interrupted training of the same lesson, which goes on.
 
     Raises: AlignmentError: the loss is not a finite number.
     """
@@ -75,11 +78,10 @@ def train_lesson(model: SentenceEncoder, lesson: Lesson, settings: Settings, dev
         plan, pairs.pair_lengths, settings.batch, seed=settings.seed, epoch_pairs=len(plan) // settings.epochs
     )
     objective = contrastive_objective(model, lesson.labels, pairs, config)
-    with tempfile.TemporaryDirectory(prefix="crosslet-adapt-") as scratch:
-        try:
-            train(objective, batches, config, Path(scratch), name="adapt", checkpoint_minutes=math.inf, device=device)
-        except DivergedError as exc:
-            raise AlignmentError(f"training diverged at rate {config.learning_rate}; lower --learning-rate") from exc
+    try:
+        train(objective, batches, config, folder, name="adapt", checkpoint_minutes=SAVED_EVERY, device=device)
+    except DivergedError as exc:
+        raise AlignmentError(f"training diverged at rate {config.learning_rate}; lower --learning-rate") from exc
 
 
 def freeze(model: SentenceEncoder, unfreeze: Unfrozen) -> None:

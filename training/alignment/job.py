@@ -12,14 +12,14 @@ from training.alignment.candidates import Candidate, Method, choose, make_candid
 from training.alignment.layers import Means, Sides, Vectors
 from training.alignment.pairs import Pair
 from training.alignment.scores import (
+    Guard,
     PairTask,
     Scores,
     ServedScores,
-    all_lost_points,
-    embed_probe,
-    lost_points,
-    probe_scores,
-    sts_scores,
+    guard_scores,
+    hits_of,
+    is_gain,
+    lost_beyond,
 )
 from training.alignment.trainer import Epoch, Pairs, Progress, Settings
 from training.evaluation.bitext import score_bitext
@@ -38,19 +38,32 @@ class Task(PairTask):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The chosen head and its scores.  rows: P@1 and P@5 of the test pairs by how their vectors were changed."""
+    """The chosen head and its scores.
+
+    guards, lost: of each candidate, by its name; what it loses beyond what is allowed.
+    dev_p1: P@1 x 100 of dev without a head.  is_gain: whether the chosen has more, by more than chance.
+    rows: P@1 and P@5 of the test pairs by how their vectors were changed.
+    """
 
     candidates: list[Candidate]
+    guards: dict[str, Guard]
+    lost: dict[str, Scores]
     chosen: Candidate
+    dev_p1: float
+    is_gain: bool
     epochs: list[Epoch]
     rows: dict[str, Scores]
     before: ServedScores
     after: ServedScores
 
     @property
-    def lost(self) -> Scores:
-        """Points lost by language or pair, where they are more than allowed."""
-        return all_lost_points(self.before, self.after)
+    def refusal(self) -> str | None:
+        """Why the head is not worth writing; None: it is."""
+        if lost := self.lost[self.chosen.name]:
+            return lost_beyond(lost)
+        if not self.is_gain:
+            return f"nothing gained on dev beyond chance: P@1 {self.dev_p1:.1f} before, {self.chosen.dev_p1:.1f} after"
+        return None
 
 
 def align(task: Task, progress: Progress = lambda epoch: None) -> Outcome:
@@ -69,23 +82,27 @@ def align(task: Task, progress: Progress = lambda epoch: None) -> Outcome:
         progress(epoch)
 
     candidates = make_candidates(train, dev, task.settings, task.method, on_epoch)
-    probe = embed_probe(encode, languages)
 
-    def sts(head: Callable[[Vectors], Vectors]) -> Scores:
-        return sts_scores(lambda texts: head(encode(texts)), task.data, languages)
+    def guard_of(head: Callable[[Vectors], Vectors]) -> Guard:
+        return guard_scores(lambda texts: head(encode(texts)), task.data, languages)
 
-    probe_before, sts_before = probe_scores(probe), sts(unit_rows)
-
-    def is_harmless(head: Candidate) -> bool:
-        """The probe first: it costs less than STS."""
-        return not (lost_points(probe_before, probe_scores(probe, head)) or lost_points(sts_before, sts(head)))
-
-    chosen = choose(candidates, is_harmless)
+    guard_before, guards = guard_of(unit_rows), {head.name: guard_of(head) for head in candidates}
+    lost = {name: task.lost(guard_before, guard) for name, guard in guards.items()}
+    chosen = choose(candidates, lambda head: not lost[head.name])
     rows = score_test(chosen, train, test)
-    before = ServedScores(rows[BEFORE], probe_before, sts_before, test.sides)
-    mapped = chosen(test.source_ND), chosen(test.target_ND)
-    after = ServedScores(rows[AFTER], probe_scores(probe, chosen), sts(chosen), mapped)
-    return Outcome(candidates, chosen, epochs, rows, before, after)
+    found_before, found_after = hits_of(dev.sides), hits_of(_each_side(chosen, dev.sides))
+    return Outcome(
+        candidates,
+        guards,
+        lost,
+        chosen,
+        dev_p1=round(float(found_before.mean()) * 100, 2),
+        is_gain=is_gain(found_before, found_after),
+        epochs=epochs,
+        rows=rows,
+        before=ServedScores(rows[BEFORE], guard_before, test.sides),
+        after=ServedScores(rows[AFTER], guards[chosen.name], _each_side(chosen, test.sides)),
+    )
 
 
 def vectors_of(pairs: Sequence[Pair], encode: Encode) -> Pairs:

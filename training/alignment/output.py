@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from training.alignment.candidates import Candidate
 from training.alignment.head import ACTIVATIONS
 from training.alignment.layers import Layer
+from training.alignment.pairs import with_languages
 from training.errors import AlignmentError
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
@@ -48,6 +49,7 @@ def write_checkpoint(
     record = Path(model) / RECORD_FILE
     if record.is_file():
         facts = json.loads(record.read_text(encoding="utf-8"))
+        facts["languages"] = list(with_languages(facts["languages"], alignment["languages"]))
         facts["evaluation"] = {"alignment": alignment}
         facts["data"] = [*facts.get("data", []), data]
         (out / RECORD_FILE).write_text(json.dumps(facts, ensure_ascii=False, indent=1), encoding="utf-8")

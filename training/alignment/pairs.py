@@ -48,6 +48,11 @@ class PairFile:
         return "-".join(self.languages)
 
 
+def with_languages(known: Sequence[str], label: str) -> tuple[str, ...]:
+    """Return a model's languages with those of a pair that it lacks.  label: `PairFile.label`."""
+    return tuple(dict.fromkeys([*known, *(language.split("_")[0] for language in label.split("-"))]))
+
+
 def read_pairs(
     path: Path,
     *,

@@ -14,11 +14,12 @@ from training.alignment.layers import Sides, Vectors
 from training.alignment.scores import (
     MAX_LOSS,
     STS_ROWS,
+    Guard,
     PairTask,
     Scores,
     ServedScores,
-    all_lost_points,
     listed,
+    lost_beyond,
     read_probe,
 )
 
@@ -46,11 +47,25 @@ def write_report(task: Task, outcome: Outcome, folder: Path, *, model: str) -> N
 
 def _heads(outcome: Outcome) -> Iterator[Block]:
     yield Heading("Heads that were tried")
-    rows = [[head.name, f"{head.dev_p1:.1f}", "chosen" * (head is outcome.chosen)] for head in outcome.candidates]
-    yield Table(["head", "P@1 on dev", ""], rows)
+    rows = [["none", f"{outcome.dev_p1:.1f}", *_kept(outcome.before.guard), ""]]
+    for head in outcome.candidates:
+        lost = outcome.lost[head.name]
+        verdict = f"loses {listed(lost)}" if lost else "less on dev"
+        if head is outcome.chosen:
+            verdict = outcome.refusal or "chosen"
+        rows.append([head.name, f"{head.dev_p1:.1f}", *_kept(outcome.guards[head.name]), verdict])
+    header = ["head", "P@1 on dev", "probe, worst language", "similarity, mean", "search, MRR", ""]
+    yield Table(header, rows)
     if outcome.epochs:
         best = max(outcome.epochs, key=lambda epoch: (epoch.p1, -epoch.number))
         yield Paragraph(f"Siamese head: {len(outcome.epochs)} epochs, best on dev {best.p1:.1f} after {best.number}.")
+
+
+def _kept(guard: Guard) -> list[str]:
+    """What must stay, in three cells."""
+    worst = f"{min(guard.probe.values()):.1f}" if guard.probe else ""
+    similar = f"{np.mean(list(guard.sts.values())):.1f}" if guard.sts else ""
+    return [worst, similar, f"{guard.search['search']:.1f}" if guard.search else ""]
 
 
 def pair_report(
@@ -67,7 +82,7 @@ def pair_report(
 
     Args: model: the name of its folder.  method: a sentence on what was done.  details: blocks on how.
     """
-    split, dropped, lost = task.split, task.pairs.dropped, all_lost_points(before, after)
+    split, dropped, lost = task.split, task.pairs.dropped, task.lost(before.guard, after.guard)
     yield Paragraph(
         f"Model `{model}` ({task.model.name}, {task.model.revision[:12]}), pairs `{task.pairs.path.name}`: "
         f"{len(split.train):,} to train on, {len(split.dev):,} to choose with, {len(split.test):,} to measure with. "
@@ -76,9 +91,11 @@ def pair_report(
     if dropped:
         yield Paragraph("Left out: " + ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) + ".")
     if lost:
-        yield Paragraph(f"Points lost beyond {MAX_LOSS}: {listed(lost)}. Nothing that was tried loses less everywhere.")
+        yield Paragraph(f"{lost_beyond(lost).capitalize()}. Nothing that was tried loses less everywhere.")
     else:
-        yield Paragraph(f"No language loses more than {MAX_LOSS} points.")
+        unmeasured = "" if before.guard.sts else "; similarity was not measured (`--data`)"
+        limits = f"No language loses more than {MAX_LOSS} points, search no more than {task.max_search_loss:g}"
+        yield Paragraph(f"{limits}{unmeasured}.")
     yield Heading("Translations found")
     yield translations
     yield Heading("Both languages on a plane")
@@ -92,8 +109,11 @@ def pair_report(
         f"P@1 between a language and each other one, both ways, on {len(next(iter(read_probe().values())))} sentences "
         "that ship with the command, as served before and after."
     )
-    yield from _changes("Every language", before.probe, after.probe, probe)
-    yield from _changes("Similarity (STS)", before.sts, after.sts, f"Spearman, {STS_ROWS} rows of each dev set.")
+    old, new = before.guard, after.guard
+    search = "MRR of the dev queries of the search set that ships with crosslet, in the model's languages."
+    yield from _changes("Search", old.search, new.search, search)
+    yield from _changes("Every language", old.probe, new.probe, probe)
+    yield from _changes("Similarity (STS)", old.sts, new.sts, f"Spearman, {STS_ROWS} rows of each dev set.")
 
 
 def translations_table(task: PairTask, rows: Mapping[str, Scores], note: str) -> Table:

@@ -1,4 +1,4 @@
-"""Measures a model before and after a change: translations found, every language of a probe, similarity (STS).
+"""Measures a model before and after a change: translations found, and what must stay: languages, similarity, search.
 
 `probe.tsv` has a column for each of 18 languages; each row is one sentence in all of them. This project wrote it, and
 nothing is trained on it.
@@ -9,49 +9,81 @@ Shapes: S sentences of each language, D dims.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training.alignment.layers import Sides, Vectors
 from training.alignment.pairs import Pair, PairFile, Split
 from training.errors import AlignmentError
-from training.evaluation.bitext import score_bitext
+from training.evaluation.bitext import ranks_of_translations, score_bitext
 from training.evaluation.encoders import Model
 from training.evaluation.lines import read_lines
+from training.evaluation.search import BUNDLED, SearchSet, read_search
 from training.evaluation.sts import evaluate_sts, find_sts, languages_of
 from training.evaluation.vectors import Encode, each_text_once, unit_rows
 
 PROBE = Path(__file__).parent / "probe.tsv"
-MAX_LOSS = 0.5  # points that a language may lose
+MAX_LOSS = 0.5  # points that a language, or similarity on average, may lose
+MAX_SEARCH_LOSS = 1.0  # points of MRR: whatever gains a new language costs the others some
+SEARCH = BUNDLED / "search"
+NOISE = 1.64  # standard errors that a gain must exceed: chance passes one time in twenty
 STS_ROWS = 300  # of each dev set
 Scores = dict[str, float]  # language, language pair or metric -> score x 100
 
 
 @dataclass(frozen=True)
 class PairTask:
-    """A model, and the pairs to change it with.  data: folder with stsb or eval/stsb, or None."""
+    """A model, and the pairs to change it with.
+
+    data: folder with stsb or eval/stsb, or None.  max_search_loss: as `Guard.lost` has it.
+    """
 
     model: Model
     pairs: PairFile
     split: Split
     data: Path | None
+    max_search_loss: float = field(default=MAX_SEARCH_LOSS, kw_only=True)
+
+    def lost(self, before: Guard, after: Guard) -> Scores:
+        """Return the points lost, where they are more than allowed."""
+        return before.lost(after, max_search_loss=self.max_search_loss)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What no change may harm.
+
+    probe: P@1 by language.  sts: by language pair.  search: MRR of the bundled set's dev queries, over all documents.
+    """
+
+    probe: Scores
+    sts: Scores
+    search: Scores
+
+    def lost(self, after: Guard, *, max_search_loss: float = MAX_SEARCH_LOSS) -> Scores:
+        """Return the points lost, where they are more than allowed; of similarity the mean counts."""
+        similar = [{"similarity": float(np.mean(list(one.sts.values())))} if one.sts else {} for one in (self, after)]
+        return {
+            **lost_points(self.probe, after.probe),
+            **lost_points(*similar),
+            **lost_points(self.search, after.search, most=max_search_loss),
+        }
 
 
 @dataclass(frozen=True)
 class ServedScores:
     """What a model scores as it is served.
 
-    test: P@1 and P@5 of the test pairs.  probe: by language.  sts: by language pair.
-    sides: unit vectors of the test pairs, for the plot.
+    test: P@1 and P@5 of the test pairs.  sides: unit vectors of the test pairs, for the plot.
     """
 
     test: Scores
-    probe: Scores
-    sts: Scores
+    guard: Guard
     sides: Sides
 
 
@@ -60,8 +92,55 @@ def served_scores(model: Model, task: PairTask, *, bar: str) -> ServedScores:
     encode = each_text_once(model.encode, bar=bar)
     encode([text for pair in task.split.test for text in pair])
     sides = embed_pairs(task.split.test, encode)
-    probe = probe_scores(embed_probe(encode, task.model.languages))
-    return ServedScores(score_bitext(*sides), probe, sts_scores(encode, task.data, task.model.languages), sides)
+    return ServedScores(score_bitext(*sides), guard_scores(encode, task.data, task.model.languages), sides)
+
+
+def guard_scores(encode: Encode, data: Path | None, languages: Sequence[str] | None) -> Guard:
+    """Measure what must stay.
+
+    Raises: AlignmentError: `data` has no STS set.
+    """
+    return Guard(
+        probe_scores(embed_probe(encode, languages)),
+        sts_scores(encode, data, languages),
+        search_scores(encode, languages),
+    )
+
+
+def search_scores(encode: Encode, languages: Sequence[str] | None) -> Scores:
+    """MRR x 100 of the bundled search set's dev queries in the model's languages; {} if there is none."""
+    search_set = _bundled_search()
+    queries = [
+        query
+        for query in search_set.queries
+        if query.is_dev and query.document is not None and (languages is None or is_known(query.language, languages))
+    ]
+    if not queries:
+        return {}
+    query_QD = unit_rows(encode([query.text for query in queries]))
+    cosine_QN = query_QD @ unit_rows(encode(search_set.documents)).T
+    own_Q = np.take_along_axis(cosine_QN, np.array([[query.document] for query in queries], np.int64), 1)
+    rank_Q = (cosine_QN > own_Q).sum(axis=1) + 1
+    return {"search": round(float(np.mean(1 / rank_Q)) * 100, 2)}
+
+
+@cache
+def _bundled_search() -> SearchSet:
+    search_set = read_search(SEARCH)
+    assert search_set is not None  # noqa: S101 - it ships with the code
+    return search_set
+
+
+def hits_of(sides: Sides) -> NDArray[np.bool_]:
+    """Whether each sentence's translation is the nearest, both ways, (2N,)."""
+    left_ND, right_ND = sides
+    return np.concatenate([ranks_of_translations(*pair) == 0 for pair in ((left_ND, right_ND), (right_ND, left_ND))])
+
+
+def is_gain(before_N: NDArray[np.bool_], after_N: NDArray[np.bool_]) -> bool:
+    """Whether more is found after than before, by more than chance: a paired test of the differences."""
+    difference_N = after_N.astype(float) - before_N
+    return bool(difference_N.mean() > NOISE * difference_N.std() / np.sqrt(len(difference_N)))
 
 
 def embed_pairs(pairs: Sequence[Pair], encode: Encode) -> Sides:
@@ -120,17 +199,17 @@ def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | Non
     return evaluate_sts(encode, folder, pairs, rows=STS_ROWS)
 
 
-def lost_points(before: Scores, after: Scores) -> Scores:
-    """The points lost, where they are more than MAX_LOSS."""
+def lost_points(before: Scores, after: Scores, *, most: float = MAX_LOSS) -> Scores:
+    """The points lost, where they are more than `most`."""
     lost = {name: round(before[name] - after[name], 2) for name in before}
-    return {name: points for name, points in lost.items() if points > MAX_LOSS}
-
-
-def all_lost_points(before: ServedScores, after: ServedScores) -> Scores:
-    """`lost_points` of the probe and of STS."""
-    return lost_points(before.probe, after.probe) | lost_points(before.sts, after.sts)
+    return {name: points for name, points in lost.items() if points > most}
 
 
 def listed(lost: Scores) -> str:
     """Points lost, as text: "de 0.60, fr 1.20"."""
     return ", ".join(f"{name} {points:.2f}" for name, points in lost.items())
+
+
+def lost_beyond(lost: Scores) -> str:
+    """Return the reason to refuse a model that harms what must stay."""
+    return f"points lost beyond what is allowed: {listed(lost)}"

@@ -14,6 +14,8 @@ from pathlib import Path
 from training.errors import EvaluationError
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 
+BUNDLED = Path(__file__).parent / "bundled"  # sets of searches, written for this project
+
 
 @dataclass(frozen=True)
 class Query:

@@ -6,7 +6,17 @@ import pytest
 from service.model.artifact import load_manifest
 from tests.skeleton.project import ROOT
 from training.alignment.language import LanguageCheck
-from training.alignment.scores import embed_probe, lost_points, probe_scores, read_probe
+from training.alignment.scores import (
+    Guard,
+    embed_probe,
+    hits_of,
+    is_gain,
+    lost_points,
+    probe_scores,
+    read_probe,
+    search_scores,
+)
+from training.evaluation.search import BUNDLED, read_search
 
 
 def test_probe_has_forty_sentences_in_each_bundled_language() -> None:
@@ -45,3 +55,45 @@ def test_only_languages_of_the_model_are_probed(languages: list[str], expected: 
     assert set(found) == expected
     for language, vectors in found.items():
         assert vectors[:, 0].tolist() == [len(text) for text in read_probe()[language]]
+
+
+def test_search_is_scored_by_the_rank_of_the_answer() -> None:
+    found = read_search(BUNDLED / "search")
+    assert found is not None
+    row_of = {text: row for row, text in enumerate(found.documents)}
+    answer_of = {query.text: query.document for query in found.queries if query.document is not None}
+
+    def encode(texts: list[str]) -> np.ndarray:
+        """Each query is at its answer; those in German are nearer to the document before it."""
+        vectors = np.zeros((len(texts), len(row_of)), np.float32)
+        for place, text in enumerate(texts):
+            vectors[place, row_of.get(text, answer_of.get(text) or 0)] = 1
+            if text in german:
+                vectors[place, (answer_of[text] or 0) - 1] = 2
+        return vectors
+
+    german: set[str] = set()
+    assert search_scores(encode, None) == {"search": 100}
+    german = {query.text for query in found.queries if query.language == "de" and query.document is not None}
+    assert search_scores(encode, ["de"]) == {"search": 50}
+    assert 50 < search_scores(encode, None)["search"] < 100
+    assert search_scores(encode, ["sw"]) == {}
+
+
+def test_everything_that_must_stay_is_guarded() -> None:
+    before = Guard({"de": 90.0}, {"de-en": 70.0, "en-en": 80.0}, {"search": 60.0})
+    assert before.lost(before) == {}
+    after = Guard({"de": 89.0}, {"de-en": 69.0, "en-en": 79.8}, {"search": 58.9})
+    assert before.lost(after) == {"de": 1.0, "similarity": 0.6, "search": 1.1}
+    assert before.lost(after, max_search_loss=2) == {"de": 1.0, "similarity": 0.6}
+    assert before.lost(Guard({"de": 90.0}, {"de-en": 69.2, "en-en": 80.0}, {"search": 61.0})) == {}
+
+
+def test_a_gain_is_more_than_chance() -> None:
+    before = np.zeros(100, bool)
+    few, many = before.copy(), before.copy()
+    few[:2], many[:10] = True, True
+    assert [is_gain(before, after) for after in (before, few, many)] == [False, False, True]
+    rows = np.eye(3, dtype=np.float32)
+    assert hits_of((rows, rows[[0, 2, 1]])).tolist() == [True, False, False] * 2
+    assert hits_of((rows, rows)).all()
