@@ -32,7 +32,7 @@ ObjectiveName = Literal[
     "ce",  # Eq. (9), mean over anchors
     "ce_sum",  # Eq. (9) as printed: sum over anchors; dwarfs Eq. (6)
     "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
-    "none",  # Eq. (6) alone
+    "none",  # Eq. (6) alone; Eq. (5) is logged
 ]
 
 
@@ -112,6 +112,8 @@ class StageConfig(ConfigModel):
     """average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; 0: off"""
     weight_decay: NotNegative = 0.0
     """of AdamW"""
+    decay_biases: bool = False
+    """weight decay of biases and LayerNorm, too; the authors' code spares them"""
     betas: list[Beta] = Field(default=[0.9, 0.98], min_length=2, max_length=2)
     """decay of Adam's two moments"""
     dropout: bool = False
@@ -125,7 +127,7 @@ class StageConfig(ConfigModel):
     sparse_embeddings: bool | None = None
     """update only rows that a batch uses; null: in tables over 16.8M weights"""
     bf16: bool = True
-    """where the hardware supports it; false: train in float32 (labels and scores stay bf16)"""
+    """where the hardware supports it; false: float32. Labels and scores are float32 if every stage is"""
     compile: bool = False
     """torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start"""
     source_share: Share | None = None
@@ -289,6 +291,8 @@ class EvaluationConfig(ConfigModel):
     """null: the run's"""
     dev: str | None = None
     """dev set of `validate_pairs`: a folder under DIR/eval; null: stsb/dev"""
+    dev_rows: Annotated[int, Field(ge=2)] | None = 150
+    """rows of each dev file, evenly spaced; null: all"""
     sts_rows: Annotated[int, Field(ge=2)] | None = None
     """rows of each STS file, evenly spaced; null: all"""
     tatoeba_rows: Count | None = None
@@ -367,6 +371,11 @@ class RunConfig(ConfigModel):
     def dev_folder(self) -> str:
         """The dev set's folder under DIR/eval."""
         return self.evaluation.dev or STSB_DEV
+
+    @property
+    def bf16(self) -> bool:
+        """Whether labels and scores are computed in bf16 where the hardware can: some stage is."""
+        return any(self.stage(name).bf16 for name in self.stages)
 
     @property
     def validates(self) -> bool:

@@ -65,7 +65,7 @@ class CrossletConfig(PretrainedConfig):
 class BottleneckEmbedding(nn.Module):
     """Word embeddings through a narrow table: V x B, then B x H without bias (Ding et al. 2022, section 3.1).
 
-    It starts as `nn.Embedding` and `nn.Linear` do, as in the authors' code: a word's embedding has a deviation of 0.577.
+    It starts as `nn.Embedding` and `nn.Linear` do, as in the authors' code: an embedding's deviation is 0.577.
     """
 
     def __init__(self, vocab_size: int, bottleneck_size: int, hidden_size: int, padding_idx: int | None) -> None:

@@ -182,7 +182,8 @@ class Run:
         self, name: str, english: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """A teacher's embeddings, (N, D), and each text's row in them."""
-        folder = self.out / "teacher" / hashlib.sha256(teacher_identity(name).encode()).hexdigest()[:16]
+        identity = teacher_identity(name) + ("" if self.config.bf16 else " float32")
+        folder = self.out / "teacher" / hashlib.sha256(identity.encode()).hexdigest()[:16]
 
         def texts() -> Iterator[str]:
             return (self.corpus.texts[int(index)] for index in english)
@@ -191,19 +192,26 @@ class Run:
         dim = int(teacher.get_embedding_dimension() or 0)
         with wait_for(folder) if is_main_process() else nullcontext():  # jobs of an ablation share the store
             on_main_process(
-                lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english))
+                lambda: embed_missing(
+                    teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english), bf16=self.config.bf16
+                )
             )
             store = EmbeddingStore(folder, dim=dim)
         return store.vectors(), store.rows(texts())
 
     def text_encoder(self, model: SentenceEncoder) -> TextEncoder:
         """Encodes texts at the student's maximum length."""
-        return TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+        return TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=self.config.bf16)
 
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
         """A function that scores a model in training on the dev set, by language pair."""
         encode = self.text_encoder(model)
-        score = DevScore(self.scored, self.config.scored_languages, dev=self.config.dev_folder)
+        score = DevScore(
+            self.scored,
+            self.config.scored_languages,
+            dev=self.config.dev_folder,
+            rows=self.config.evaluation.dev_rows,
+        )
         return lambda: score.by_pair(encode)
 
     def data_fingerprint(self) -> str:

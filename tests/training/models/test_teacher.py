@@ -44,6 +44,14 @@ def test_default_teacher_is_packaged_and_embeds_once(tmp_path: Path) -> None:
     assert stored[0] @ stored[2] > stored[0] @ stored[1] + 0.5
 
 
+def test_float32_labels_are_those_of_the_teacher(tmp_path: Path) -> None:
+    teacher = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
+    texts = ["A man is playing a guitar.", "The stock market fell sharply."]
+    store = EmbeddingStore(tmp_path, dim=384)
+    embed_missing(teacher, texts, store, bf16=False)
+    assert store.vectors()[store.rows(texts)] == pytest.approx(teacher.encode(texts), abs=1e-6)
+
+
 def test_labels_include_default_prompt_and_dims(tmp_path: Path) -> None:
     whole = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
     settings: dict[str, Any] = {"prompts": {"sts": "what is said: ", "query": "q: "}, "default_prompt_name": "sts"}
