@@ -56,6 +56,8 @@ class CorpusConfig(ConfigModel):
     """per source and language; null: no cap"""
     language_exponent: float = 0.5
     """a language of n pairs is drawn in proportion to n ** exponent"""
+    equal_files: bool = False
+    """draw as often from each file (a source in a language), whatever its size, weight or language"""
     on_bad_line: Literal["stop", "skip"] = "stop"
     """what to do with an unreadable line; skip: count it and go on"""
     max_chars: int | None = 1_000
@@ -81,6 +83,14 @@ class LabelConfig(ConfigModel):
     """subtract each teacher's mean embedding"""
     dim: Count | None = None
     """dimensions of a label; null: those of all teachers together"""
+    raw: bool = False
+    """leave the teacher's Normalize module out, so that vectors keep their lengths; for one teacher alone"""
+
+    @model_validator(mode="after")
+    def _check_raw(self) -> Self:
+        if self.raw and self != LabelConfig.model_construct(raw=True):
+            raise ValueError("raw is set; beside, centred and dim make labels of unit length: leave it or them out")
+        return self
 
 
 class StageConfig(ConfigModel):
@@ -355,7 +365,7 @@ class RunConfig(ConfigModel):
     @property
     def has_label_space(self) -> bool:
         """Whether labels differ from the teacher's plain embeddings."""
-        return self.labels != LabelConfig()
+        return self.labels not in (LabelConfig(), LabelConfig(raw=True))
 
     @property
     def trained_on(self) -> dict[str, list[str]]:

@@ -213,6 +213,13 @@ def is_normalized(model: SentenceTransformer) -> bool:
     return any(isinstance(module, (Normalize, UniversalSentenceEncoder)) for module in model)
 
 
+def drop_normalize(model: SentenceTransformer) -> SentenceTransformer:
+    """Take the Normalize module out of a model, so that its embeddings keep their lengths."""
+    for index in reversed([index for index, module in enumerate(model) if isinstance(module, Normalize)]):
+        del model[index]
+    return model
+
+
 def embed_missing(
     teacher: SentenceTransformer,
     texts: Iterable[str],
