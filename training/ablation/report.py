@@ -162,8 +162,8 @@ def _scored_models(results: Results) -> Iterator[tuple[str, SetScores, Parameter
 
 
 def cells_table(results: Results) -> Table:
-    """The configuration of each cell, and its cost without steps shared with cells above."""
-    header = ["", "stages", "objective", "B", "M × K", "pairs: assistant", "student", "own seconds"]
+    """Each cell's configuration, its contrastive loss, and its cost without steps shared with cells above."""
+    header = ["", "stages", "objective", "eq. (5)", "B", "M × K", "pairs: assistant", "student", "own seconds"]
     rows = []
     counted: set[Path] = set()
     for name, result in results.cells.items():
@@ -172,6 +172,7 @@ def cells_table(results: Results) -> Table:
         counted |= own.keys()
         row = [name, ", ".join(config.stages) or NOTHING]
         row.append(config.contrastive.objective if "contrastive" in config.stages else NOTHING)
+        row.append(number(result.contrastive_loss, decimals=5))
         row.append("full table" if student.bottleneck_size is None else str(student.bottleneck_size))
         row.append(f"{student.unit_layers} × {student.recurrences}")
         row += [f"{result.pairs_seen.get('assistant', 0):,}", f"{result.student_pairs:,}"]

@@ -87,6 +87,15 @@ class Result:
         """How many pairs the student trained on, over all stages except the assistant's."""
         return sum(pairs for stage, pairs in self.pairs_seen.items() if stage != "assistant")
 
+    @cached_property
+    def contrastive_loss(self) -> float | None:
+        """Eq. (5), without its weight, over the last steps of stage 4, trained or only measured; None: another loss."""
+        config, lines = self.cell.config.contrastive, self.log("contrastive")
+        if config.objective not in ("soft", "none") or not lines or not config.mcl_weight:
+            return None
+        last: float | None = lines[-1].get("contrastive")
+        return None if last is None else last / config.mcl_weight
+
     def log(self, stage: str) -> list[dict[str, Any]]:
         """The training log of a stage: step, pairs, epoch, loss parts."""
         return self._lines(stage, "log.jsonl")

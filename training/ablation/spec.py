@@ -34,10 +34,7 @@ class Figures(ConfigModel):
 
 
 class AblationSpec(ConfigModel):
-    """Cells come from `runs`, the product of the `grid`, and `products`; each is a set of changes to the base.
-
-    A product has labelled axes: a cell takes one set of changes from each, and is named by the non-empty labels:
-    `student XLM-R, B=128, M=3`.
+    """Cells come from `runs` and the product of the `grid`; each is a set of changes to the base.
 
     A change is nested (`contrastive: {objective: none}`) or dotted (`contrastive.objective: none`). A cell named like a
     row of the paper (training/ablation/paper.py) is compared with it in every table.
@@ -47,7 +44,6 @@ class AblationSpec(ConfigModel):
     title: str = "Ablation"
     runs: dict[str, dict[str, Any]] = Field(default={})
     grid: dict[str, list[Any]] = Field(default={})  # dotted key -> its values
-    products: list[dict[str, dict[str, dict[str, Any]]]] = Field(default=[])  # axis -> label -> changes
     seeds: dict[str, list[int]] = Field(default={})  # cell -> more seeds to train it with, to measure noise
     seed_keys: list[str] = Field(default=["seed"])  # the keys that a seed sets
     tables: dict[str, list[str]] = Field(default={})  # title -> cells; empty: one table of all cells
@@ -62,8 +58,8 @@ def load_spec(path: Path) -> AblationSpec:
     Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value has the wrong type.
     """
     spec = build(AblationSpec, read_yaml(path), where=path.name)
-    if not spec.runs and not spec.grid and not spec.products:
-        raise ConfigError(f"{path.name} defines no cell: add runs, a grid or products")
+    if not spec.runs and not spec.grid:
+        raise ConfigError(f"{path.name} defines no cell: add runs or a grid")
     for key, values in spec.grid.items():
         if not values:
             raise ConfigError(f"{path.name}: grid.{key} has no value")
@@ -94,7 +90,7 @@ class Cell:
 
 
 def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
-    """All cells of the spec at `path`: runs, then the grid, then products, then repeats with other seeds.
+    """All cells of the spec at `path`: runs, then the grid, then repeats with other seeds.
 
     Raises: ConfigError: a change names an unknown setting or an invalid value; a name has no cell, or two.
     """
@@ -102,15 +98,12 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
     if not isinstance(base, dict):
         raise ConfigError(f"{path.parent / spec.base} must be a mapping of settings, not {type(base).__name__}")
     changes: dict[str, Settings] = {**spec.runs}
-    grid = {  # axes with labels such as `unit_layers=3`
-        key: {f"{key.rpartition('.')[2]}={value}": {key: value} for value in values}
-        for key, values in spec.grid.items()
-    }
-    for axes in (*([grid] if grid else []), *spec.products):
-        for name, combination in crossings(axes).items():
-            if name in changes:
-                raise ConfigError(f"{path.name}: there are two cells {name!r}")
-            changes[name] = combination
+    for chosen in product(*spec.grid.values()) if spec.grid else []:
+        combination = dict(zip(spec.grid, chosen, strict=True))
+        name = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in combination.items())
+        if name in changes:
+            raise ConfigError(f"{path.name}: there are two cells {name!r}")
+        changes[name] = combination
     _check_names(spec, set(changes), where=path.name)
 
     def config(change: Settings, where: str) -> RunConfig:
@@ -125,17 +118,6 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
             cells.append(Cell(name, config(change, f"{name}, seed {seed}"), seed))
     _check_folders(cells, where=path.name)
     return cells
-
-
-def crossings(axes: dict[str, Settings]) -> dict[str, Settings]:
-    """The product of the axes: one set of changes from each, named by its labels; empty labels are omitted."""
-    crossed: dict[str, Settings] = {}
-    for chosen in product(*(axis.items() for axis in axes.values())):
-        changes: Settings = {}
-        for _, own in chosen:
-            changes = merge(changes, nest(own))
-        crossed[", ".join(label for label, _ in chosen if label)] = changes
-    return crossed
 
 
 def nest(changes: Settings) -> Settings:

@@ -32,7 +32,7 @@ ObjectiveName = Literal[
     "ce",  # Eq. (9), mean over anchors
     "ce_sum",  # Eq. (9) as printed: sum over anchors; dwarfs Eq. (6)
     "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
-    "none",  # Eq. (6) alone
+    "none",  # Eq. (6) alone; Eq. (5) is logged
 ]
 
 
@@ -56,6 +56,8 @@ class CorpusConfig(ConfigModel):
     """per source and language; null: no cap"""
     language_exponent: float = 0.5
     """a language of n pairs is drawn in proportion to n ** exponent"""
+    equal_files: bool = False
+    """draw as often from each file (a source in a language), whatever its size, weight or language"""
     on_bad_line: Literal["stop", "skip"] = "stop"
     """what to do with an unreadable line; skip: count it and go on"""
     max_chars: int | None = 1_000
@@ -81,6 +83,14 @@ class LabelConfig(ConfigModel):
     """subtract each teacher's mean embedding"""
     dim: Count | None = None
     """dimensions of a label; null: those of all teachers together"""
+    raw: bool = False
+    """leave the teacher's Normalize module out, so that vectors keep their lengths; for one teacher alone"""
+
+    @model_validator(mode="after")
+    def _check_raw(self) -> Self:
+        if self.raw and self != LabelConfig.model_construct(raw=True):
+            raise ValueError("raw is set; beside, centred and dim make labels of unit length: leave it or them out")
+        return self
 
 
 class StageConfig(ConfigModel):
@@ -112,6 +122,8 @@ class StageConfig(ConfigModel):
     """average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; 0: off"""
     weight_decay: NotNegative = 0.0
     """of AdamW"""
+    decay_biases: bool = False
+    """weight decay of biases and LayerNorm, too; the authors' code spares them"""
     betas: list[Beta] = Field(default=[0.9, 0.98], min_length=2, max_length=2)
     """decay of Adam's two moments"""
     dropout: bool = False
@@ -125,7 +137,7 @@ class StageConfig(ConfigModel):
     sparse_embeddings: bool | None = None
     """update only rows that a batch uses; null: in tables over 16.8M weights"""
     bf16: bool = True
-    """where the hardware supports it; false: train in float32 (labels and scores stay bf16)"""
+    """where the hardware supports it; false: float32. Labels and scores are float32 if every stage is"""
     compile: bool = False
     """torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start"""
     source_share: Share | None = None
@@ -289,6 +301,8 @@ class EvaluationConfig(ConfigModel):
     """null: the run's"""
     dev: str | None = None
     """dev set of `validate_pairs`: a folder under DIR/eval; null: stsb/dev"""
+    dev_rows: Annotated[int, Field(ge=2)] | None = 150
+    """rows of each dev file, evenly spaced; null: all"""
     sts_rows: Annotated[int, Field(ge=2)] | None = None
     """rows of each STS file, evenly spaced; null: all"""
     tatoeba_rows: Count | None = None
@@ -351,7 +365,7 @@ class RunConfig(ConfigModel):
     @property
     def has_label_space(self) -> bool:
         """Whether labels differ from the teacher's plain embeddings."""
-        return self.labels != LabelConfig()
+        return self.labels not in (LabelConfig(), LabelConfig(raw=True))
 
     @property
     def trained_on(self) -> dict[str, list[str]]:
@@ -367,6 +381,11 @@ class RunConfig(ConfigModel):
     def dev_folder(self) -> str:
         """The dev set's folder under DIR/eval."""
         return self.evaluation.dev or STSB_DEV
+
+    @property
+    def bf16(self) -> bool:
+        """Whether labels and scores are computed in bf16 where the hardware can: some stage is."""
+        return any(self.stage(name).bf16 for name in self.stages)
 
     @property
     def validates(self) -> bool:

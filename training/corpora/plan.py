@@ -45,10 +45,11 @@ class _Group:
 class SamplingPlan:
     """Pair indices in training order, in rounds of at most `ROUND_PAIRS`, deterministic by seed.
 
-    A language's share is its temperature share; a source's share of its language is its weight times its size. Within
-    one source and language all pairs are drawn before any is drawn again. Each round has the same mix and is computed
-    without earlier ones, so a killed run resumes at any round. Memory: 4 bytes a pair of the corpus, 12 more while the
-    plan is made, 4 a pair of the largest group while a round is drawn.
+    A language's share is its temperature share; a source's share of its language is its weight times its size. With
+    `equal_files` every source and language has the same. Within one source and language all pairs are drawn before any
+    is drawn again. Each round has the same mix and is computed without earlier ones, so a killed run resumes at any
+    round. Memory: 4 bytes a pair of the corpus, 12 more while the plan is made, 4 a pair of the largest group while a
+    round is drawn.
 
     Args:
         pairs: to draw in all, repeats included.
@@ -71,7 +72,8 @@ class SamplingPlan:
         members = _members(corpus, [name for name in config.sources if sources is None or name in sources])
         if not members:
             raise CorpusError(f"the corpus holds no pair of {', '.join(sources or config.sources)}")
-        quotas = _round_to_sum(_shares(corpus, config, members, exponent), pairs)
+        shares = np.ones(len(members)) if config.equal_files else _shares(corpus, config, members, exponent)
+        quotas = _round_to_sum(shares, pairs)
         self._seed, self._pairs = seed, pairs
         self._groups = [
             _Group(code, group, quota) for (code, group), quota in zip(members.items(), quotas, strict=True)

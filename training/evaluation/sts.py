@@ -161,11 +161,11 @@ class DevScore:
 
     Args:
         dev: folder in `data`/eval, in a layout of `training.evaluation.sts`.
-        rows: at most this many rows a pair, evenly spaced over the file's parts (captions, forums, news).
+        rows: at most this many rows a pair, evenly spaced over the file's parts (captions, forums, news); None: all.
     Raises: EvaluationError: the folder has no dev file of English against any of the languages with two scores.
     """
 
-    def __init__(self, data: Path, languages: list[str], *, dev: str = STSB_DEV, rows: int = 150) -> None:
+    def __init__(self, data: Path, languages: list[str], *, dev: str = STSB_DEV, rows: int | None = 150) -> None:
         folder = data / "eval" / dev
         files = find_sts(folder)
         readers = {

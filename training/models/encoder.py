@@ -63,7 +63,10 @@ class CrossletConfig(PretrainedConfig):
 
 
 class BottleneckEmbedding(nn.Module):
-    """Word embeddings through a narrow table: V x B, then B x H without bias (Ding et al. 2022, section 3.1)."""
+    """Word embeddings through a narrow table: V x B, then B x H without bias (Ding et al. 2022, section 3.1).
+
+    It starts as `nn.Embedding` and `nn.Linear` do, as in the authors' code: an embedding's deviation is 0.577.
+    """
 
     def __init__(self, vocab_size: int, bottleneck_size: int, hidden_size: int, padding_idx: int | None) -> None:
         super().__init__()
@@ -105,16 +108,16 @@ class CrossletEncoder(PreTrainedModel):
         super().__init__(config)
         base_config = config.base_config()
         self.body = build_body(base_config, attention=config._attn_implementation or "eager")
-        if config.bottleneck_size is not None:
-            self.body.embeddings.word_embeddings = BottleneckEmbedding(
-                base_config.vocab_size, config.bottleneck_size, base_config.hidden_size, base_config.pad_token_id
-            )
         stack = layer_stack(self.body)
         stack.layer = RecurrentUnit(list(stack.layer), config.recurrences)
         self.body.config.num_hidden_layers *= (
             config.recurrences
         )  # the body has per-layer lists, one entry an application
         self.post_init()
+        if config.bottleneck_size is not None:  # after post_init, which would draw it anew, 130 times smaller
+            self.body.embeddings.word_embeddings = BottleneckEmbedding(
+                base_config.vocab_size, config.bottleneck_size, base_config.hidden_size, base_config.pad_token_id
+            )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Any:
         """Encode token ids.

@@ -213,10 +213,24 @@ def is_normalized(model: SentenceTransformer) -> bool:
     return any(isinstance(module, (Normalize, UniversalSentenceEncoder)) for module in model)
 
 
+def drop_normalize(model: SentenceTransformer) -> SentenceTransformer:
+    """Take the Normalize module out of a model, so that its embeddings keep their lengths."""
+    for index in reversed([index for index, module in enumerate(model) if isinstance(module, Normalize)]):
+        del model[index]
+    return model
+
+
 def embed_missing(
-    teacher: SentenceTransformer, texts: Iterable[str], store: EmbeddingStore, *, total: int | None = None
+    teacher: SentenceTransformer,
+    texts: Iterable[str],
+    store: EmbeddingStore,
+    *,
+    total: int | None = None,
+    bf16: bool = True,
 ) -> None:
-    """Embed the `texts` that the store lacks, in windows. `total`: number of texts, for the progress bar.
+    """Embed the `texts` that the store lacks, in windows.
+
+    Args: total: number of texts, for the progress bar.  bf16: where the hardware has it; false: float32.
 
     Embeddings are those of `encode`: with the teacher's default prompt and `truncate_dim`. Truncated ones are
     normalised again if the teacher normalises.
@@ -234,7 +248,7 @@ def embed_missing(
             bar.update(len(window) - len(missing))
             for start in range(0, len(missing), EMBED_CHUNK):
                 chunk = missing[start : start + EMBED_CHUNK]
-                with autocast(teacher.device):
+                with autocast(teacher.device, enabled=bf16):
                     vectors_ND = encode(chunk)
                 store.append(chunk, vectors_ND.float().cpu().numpy())
                 bar.update(len(chunk))

@@ -30,6 +30,8 @@ Validate = Callable[[], float | dict[str, float]]  # a score, or scores by langu
 class Objective:
     """What a stage minimises: `losses(batch)` returns the parts by name; their sum is the loss.
 
+    A part without a gradient is only logged.
+
     Every process computes the losses of the whole batch, and the gradient of its own share.
     """
 

@@ -70,9 +70,13 @@ class Stepper:
         words = {parameter for name, parameter in model.named_parameters() if "word_embeddings" in name}
         own_rate = config.embedding_learning_rate
         word_rate = config.learning_rate if own_rate is None else own_rate
-        groups = [
+        body = [p for p in rest if p not in words]
+        is_spared = config.weight_decay > 0 and not config.decay_biases
+        spared = {p for p in body if is_spared and p.ndim < 2}  # biases and LayerNorm
+        groups: list[dict[str, Any]] = [
             {"params": [p for p in rest if p in words and p not in tables], "lr": word_rate},
-            {"params": [p for p in rest if p not in words], "lr": config.learning_rate},
+            {"params": [p for p in body if p not in spared], "lr": config.learning_rate},
+            {"params": [p for p in body if p in spared], "lr": config.learning_rate, "weight_decay": 0.0},
         ]
         groups = [group for group in groups if group["params"]]
         first, second = config.betas

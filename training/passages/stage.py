@@ -69,14 +69,14 @@ def ask_teacher(run: Run, folder: Path) -> None:
     """Embed questions and passages with the retrieval teacher, and look up hard passages."""
     config = run.config.passages
     teacher = load_teacher(config.teacher, device=run.device, trust_remote_code=run.config.trust_remote_code)
-    teach(teacher, Questions.load(run.out / "questions"), folder, max_length=config.max_length, depth=config.hard)
+    teach(teacher, Questions.load(run.out / "questions"), folder, config)
 
 
 def teach_passages(run: Run, folder: Path) -> None:
     """Train; `strengths.json` holds what dev says of the weights on the way from the model before."""
     config, questions = run.config.passages, Questions.load(run.out / "questions")
     model = lengthened(run, run.load(run.before("passages")))
-    encode = TextEncoder(model, run.tokenizer, max_length=config.max_length, bf16=True)
+    encode = TextEncoder(model, run.tokenizer, max_length=config.max_length, bf16=config.bf16)
     dev = DevSets.read(questions, run.scored / "eval")
     is_there = has_dev(run.scored, run.config.scored_languages, run.config.dev_folder)
     similarity = run.validation(model) if is_there else None

@@ -44,24 +44,24 @@ class Taught:
     hard_QC: NDArray[np.int32]
 
 
-def teach(teacher: SentenceTransformer, questions: Questions, folder: Path, *, max_length: int, depth: int) -> None:
+def teach(teacher: SentenceTransformer, questions: Questions, folder: Path, config: PassagesConfig) -> None:
     """Write the teacher's view of the questions that are trained on; a kill loses little of the encoding."""
     query, document = search_prompts(teacher)
-    teacher.default_prompt_name, teacher.max_seq_length = None, max_length
+    teacher.default_prompt_name, teacher.max_seq_length = None, config.max_length
     asked = set(questions.question_Q.tolist())
     texts = [f"{query if row in asked else document}{text}" for row, text in enumerate(questions.texts)]
     store = EmbeddingStore(folder / "vectors", dim=int(teacher.get_embedding_dimension() or 0))
-    embed_missing(teacher, texts, store, total=len(texts))
+    embed_missing(teacher, texts, store, total=len(texts), bf16=config.bf16)
     vector_ND = np.array(store.vectors()[store.rows(texts)])
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
-    hard_QC = np.full((len(questions.question_Q), depth), -1, dtype=np.int32)
+    hard_QC = np.full((len(questions.question_Q), config.hard), -1, dtype=np.int32)
     for rows in questions.rows(held_out=False).values():
         pool = np.unique(questions.passage_Q[rows])
         for start in range(0, len(rows), CHUNK):
             some = rows[start : start + CHUNK]
             cosine = vector_ND[questions.question_Q[some]] @ vector_ND[pool].T
             nearest = np.argsort(-cosine, axis=1, kind="stable")
-            hard_QC[some] = pool[nearest[:, np.arange(depth) % len(pool)]]
+            hard_QC[some] = pool[nearest[:, np.arange(config.hard) % len(pool)]]
     np.savez(folder / "taught.npz", vector_ND=vector_ND, hard_QC=hard_QC)
 
 

@@ -155,7 +155,7 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
     """
     check_sets(data, config.scored_languages)
     if config.validates:
-        DevScore(data, config.scored_languages, dev=config.dev_folder)
+        DevScore(data, config.scored_languages, dev=config.dev_folder, rows=config.evaluation.dev_rows)
 
 
 def without_missing_dev(config: RunConfig, data: Path) -> RunConfig:

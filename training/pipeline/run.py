@@ -25,7 +25,14 @@ from training.evaluation.lines import find_file
 from training.evaluation.sts import DevScore
 from training.models.labels import LabelSpace
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
-from training.models.teacher import EmbeddingStore, embed_missing, is_normalized, load_teacher, teacher_identity
+from training.models.teacher import (
+    EmbeddingStore,
+    drop_normalize,
+    embed_missing,
+    is_normalized,
+    load_teacher,
+    teacher_identity,
+)
 from training.optimisation.batches import Plan
 from training.optimisation.processes import is_main_process, on_main_process
 from training.stages.pairs import PairEncoder, TeacherLabels
@@ -111,7 +118,7 @@ class Run:
     @cached_property
     def label_shape(self) -> tuple[int, bool]:
         """Dimensions of a label, and whether it has unit length."""
-        teachers = [self._load(name, torch.device("cpu")) for name in self.config.teachers]
+        teachers = [self._load_teacher(name, torch.device("cpu")) for name in self.config.teachers]
         dims = sum(int(teacher.get_embedding_dimension() or 0) for teacher in teachers)
         if not self.config.has_label_space:
             return dims, is_normalized(teachers[0])
@@ -122,6 +129,10 @@ class Run:
 
     def _load(self, name: str, device: torch.device) -> SentenceTransformer:
         return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
+
+    def _load_teacher(self, name: str, device: torch.device) -> SentenceTransformer:
+        teacher = self._load(name, device)
+        return drop_normalize(teacher) if self.config.labels.raw else teacher
 
     def load(self, step: str) -> SentenceEncoder:
         """Load the encoder that a step saved, with dropout off; a stage switches it on if configured."""
@@ -182,28 +193,37 @@ class Run:
         self, name: str, english: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """A teacher's embeddings, (N, D), and each text's row in them."""
-        folder = self.out / "teacher" / hashlib.sha256(teacher_identity(name).encode()).hexdigest()[:16]
+        raw = " raw" if self.config.labels.raw else ""
+        identity = teacher_identity(name) + raw + ("" if self.config.bf16 else " float32")
+        folder = self.out / "teacher" / hashlib.sha256(identity.encode()).hexdigest()[:16]
 
         def texts() -> Iterator[str]:
             return (self.corpus.texts[int(index)] for index in english)
 
-        teacher = self._load(name, self.device)
+        teacher = self._load_teacher(name, self.device)
         dim = int(teacher.get_embedding_dimension() or 0)
         with wait_for(folder) if is_main_process() else nullcontext():  # jobs of an ablation share the store
             on_main_process(
-                lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english))
+                lambda: embed_missing(
+                    teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english), bf16=self.config.bf16
+                )
             )
             store = EmbeddingStore(folder, dim=dim)
         return store.vectors(), store.rows(texts())
 
     def text_encoder(self, model: SentenceEncoder) -> TextEncoder:
         """Encodes texts at the student's maximum length."""
-        return TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+        return TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=self.config.bf16)
 
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
         """A function that scores a model in training on the dev set, by language pair."""
         encode = self.text_encoder(model)
-        score = DevScore(self.scored, self.config.scored_languages, dev=self.config.dev_folder)
+        score = DevScore(
+            self.scored,
+            self.config.scored_languages,
+            dev=self.config.dev_folder,
+            rows=self.config.evaluation.dev_rows,
+        )
         return lambda: score.by_pair(encode)
 
     def data_fingerprint(self) -> str:

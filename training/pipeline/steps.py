@@ -67,6 +67,7 @@ def steps_of(run: Run) -> list[Step]:
         "teacher": teacher_identity(config.teacher),
         "labels": labels,
         "head": config.head,
+        "bf16": config.bf16,
         "lexical": config.lexical.model_dump() if config.tokenizer.kind == "new" else None,
     }
     steps = [
@@ -89,7 +90,7 @@ def steps_of(run: Run) -> list[Step]:
         after = (before, "question-tokens", "taught") if name == "passages" else (before,)
         steps.append(Step(name, work, settings, after, together=name in STAGES))
         if name == run.models[-1] or name in config.evaluation.steps:
-            settings = config.evaluation.model_dump(exclude={"steps", "dev"})
+            settings = config.evaluation.model_dump(exclude={"steps", "dev", "dev_rows"})
             steps.append(Step(f"{name}-scores", partial(score, run, name), settings, after=(name,)))
             scored.append(f"{name}-scores")
     ending = {"name": config.name, "first_dimensions": config.first_dimensions}

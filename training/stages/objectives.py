@@ -132,12 +132,13 @@ def contrastive_objective(
 ) -> Objective:
     """Eq. (7): a contrastive loss, Eq. (5), (8) or (9), plus the distillation loss, Eq. (6).
 
-    The labels are the monolingual teacher's embeddings of the source sides.
+    The labels are the monolingual teacher's embeddings of the source sides. Without a contrastive loss, Eq. (5) is
+    measured without a gradient: the log then shows how far Eq. (6) alone lowers it.
     With `source_share`, the contrastive loss compares the sampled English sides with every target of the batch.
     """
 
     def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:
-        if config.objective == "soft":
+        if config.objective in ("soft", "none"):
             loss = multilingual_contrastive(label_BD, source_SD, target_BD, rows_S)
         elif config.objective in ("bool", "bool_equal"):
             equal_BD = label_BD if config.objective == "bool_equal" else None
@@ -149,6 +150,7 @@ def contrastive_objective(
             loss = cross_entropy_contrastive(
                 label_BD, source_SD, target_BD, rows_S, temperature=config.temperature, over_anchors=over_anchors
             )
-        return config.mcl_weight * loss
+        loss = config.mcl_weight * loss
+        return loss.detach() if config.objective == "none" else loss
 
-    return assistant_objective(student, teacher, pairs, config, None if config.objective == "none" else contrast)
+    return assistant_objective(student, teacher, pairs, config, contrast)

@@ -32,30 +32,44 @@ from training.config.run import RunConfig
 from training.corpora.readers import read_tsv_pairs
 from training.models.encoder import parameter_counts
 
-TABLES = Path(__file__).parents[3] / "training/configs/paper-tables.yaml"
-TEACHER_WIDTH = 144
-SHAPE = {**SIZES, "hidden_size": TEACHER_WIDTH, "max_position_embeddings": 130}
-DEEP = {**SHAPE, "num_hidden_layers": 12}
+TABLES = Path(__file__).parents[3] / "training/configs/table-1-2.yaml"
+SHAPE = {**SIZES, "max_position_embeddings": 130}
+WIDE, NARROW = {**SHAPE, "hidden_size": 144}, {**SHAPE, "hidden_size": 132}
+DEEP = {"num_hidden_layers": 12}
+ROBERTA = RobertaConfig, byte_level_bpe, RobertaTokenizerFast
 
 
 @dataclass(frozen=True)
 class Case:
-    """A student of the paper, and what stands for its base: one that is not as wide as the teacher gets a head."""
+    """A model of the paper, and what stands for its base and its teacher."""
 
     cell: str
     base: PretrainedConfig
     tokenizer: Callable[[list[str]], Tokenizer]
     tokenizer_class: Callable
+    teacher: tuple[Callable, Callable[[list[str]], Tokenizer], Callable] = ROBERTA
+    width: int = 144
 
 
 CASES = {
-    "XLM-R": Case("student XLM-R, B=128, M=3", XLMRobertaConfig(**DEEP), unigram, XLMRobertaTokenizerFast),
-    "mBERT": Case("student mBERT, B=128, M=6, SBERT-nli-stsb", BertConfig(**DEEP), wordpiece, BertTokenizerFast),
+    "XLM-R": Case("student XLM-R, B=128, M=3", XLMRobertaConfig(**WIDE | DEEP), unigram, XLMRobertaTokenizerFast),
+    "mBERT": Case(
+        "mBERT ← SBERT-nli-stsb",
+        BertConfig(**WIDE | DEEP),
+        wordpiece,
+        BertTokenizerFast,
+        teacher=(BertConfig, wordpiece, BertTokenizerFast),
+    ),
     "MiniLM": Case(
-        "student MiniLM, full table, M=12", BertConfig(**{**DEEP, "hidden_size": 32}), unigram, XLMRobertaTokenizerFast
+        "student MiniLM, B=128, M=12",
+        BertConfig(**NARROW | DEEP),
+        unigram,
+        XLMRobertaTokenizerFast,
+        teacher=(BertConfig, wordpiece, BertTokenizerFast),
+        width=132,
     ),
     "DistilmBERT": Case(
-        "student DistilmBERT, B=256, M=3, SBERT-nli-stsb",
+        "DistilmBERT ← SBERT-paraphrases",
         DistilBertConfig(n_layers=6, dim=264, n_heads=4, hidden_dim=64, max_position_embeddings=130),
         wordpiece,
         DistilBertTokenizerFast,
@@ -100,23 +114,22 @@ def test_the_papers_configurations_run_every_stage(name: str, tmp_path: Path) ->
     case = CASES[name]
     paper = {cell.name: cell.config for cell in read_cells(load_spec(TABLES), TABLES)}[case.cell]
     data, texts = write_data(tmp_path / "data", list(paper.corpus.sources))
-    if "nli" in case.cell:
-        teacher = save_base(tmp_path / "teacher", BertConfig(**SHAPE), wordpiece(texts), BertTokenizerFast)
-    else:
-        teacher = save_base(tmp_path / "teacher", RobertaConfig(**SHAPE), byte_level_bpe(texts), RobertaTokenizerFast)
+    teacher_config, teacher_tokenizer, teacher_class = case.teacher
+    shape = {**SHAPE, "hidden_size": case.width}
+    teacher = save_base(tmp_path / "teacher", teacher_config(**shape), teacher_tokenizer(texts), teacher_class)
     base = save_base(tmp_path / "base", case.base, case.tokenizer(texts), case.tokenizer_class)
     config, path = shortened(paper, teacher=teacher, base=base), tmp_path / "paper.yaml"
     path.write_text(yaml.safe_dump(config.model_dump()), encoding="utf-8")
     assert main(["--config", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
     student = SentenceTransformer(str(tmp_path / "out/final/checkpoint"), device="cpu")
-    encoder, shape = student[0].auto_model, config.student
-    assert (encoder.config.bottleneck_size, encoder.config.recurrences) == (shape.bottleneck_size, shape.recurrences)
-    vocabulary, width, narrow = encoder.config.vocab_size, encoder.config.hidden_size, shape.bottleneck_size
+    encoder, size = student[0].auto_model, config.student
+    assert (encoder.config.bottleneck_size, encoder.config.recurrences) == (size.bottleneck_size, size.recurrences)
+    vocabulary, width, narrow = encoder.config.vocab_size, encoder.config.hidden_size, size.bottleneck_size
     words = vocabulary * width if narrow is None else vocabulary * narrow + narrow * width
     assert parameter_counts(encoder).words == words
     summary = json.loads((tmp_path / "out/final/checkpoint/crosslet.json").read_text())
     assert list(summary["pairs_seen"]) == config.stages
-    assert student.encode(["Der Lehrer kauft ein Buch."]).shape == (1, TEACHER_WIDTH)
+    assert student.encode(["Der Lehrer kauft ein Buch."]).shape == (1, case.width)
     if config.contrastive.validate_pairs:
         dev = [json.loads(line) for line in (tmp_path / "out/contrastive/dev.jsonl").read_text().splitlines()]
         assert [list(line["by_pair"]) for line in dev] == [["en-de", "en-es"]] * len(dev)

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tests.parallel_text import write_data_folder
 from tests.training.ablation.specs import finish, plan, write_spec
 from training.ablation.__main__ import main
 from training.ablation.paper import MODELS, PAIRS, VARIANTS, published_row
+from training.ablation.results import Results
 from training.ablation.runner import Trial
 
 SPEC = {
@@ -133,6 +135,20 @@ def test_a_cells_cost_counts_shared_steps_once(written: Path) -> None:
     # two scores, final
     assert cells["| full"] == "720 |"
     assert cells["| w/o MCL"] == "180 |"  # contrastive, its scores, final
+
+
+def test_the_contrastive_loss_is_told_without_its_weight(
+    data: Path, tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    objectives = {"soft": {"mcl_weight": 4.0}, "none": {"objective": "none"}, "bool": {"objective": "bool"}}
+    path = write_spec(tmp_path, runs={name: {"contrastive": change} for name, change in objectives.items()})
+    _, trials = plan(path, data, tmp_path / "out")
+    for trial in trials:
+        finish(trial, mono=70.0, cross=60.0)
+        log = trial.folders["contrastive"] / "log.jsonl"
+        log.write_text(log.read_text() + json.dumps({"step": 3, "pairs": 3000, "contrastive": 0.02}) + "\n")
+    losses = {name: result.contrastive_loss for name, result in Results.of(trials).cells.items()}
+    assert losses == {"soft": 0.005, "none": 0.02, "bool": None}
 
 
 def test_a_report_of_nothing_says_so(data: Path, tmp_path: Path) -> None:

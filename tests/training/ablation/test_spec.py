@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.ablation.specs import write_spec
-from training.ablation.spec import crossings, load_spec, merge, nest, read_cells
+from training.ablation.paper import MODELS, VARIANTS
+from training.ablation.spec import load_spec, merge, nest, read_cells
 from training.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[3] / "training/configs/ablation.yaml"
@@ -37,22 +38,9 @@ def test_a_grid_is_the_product_of_its_values_named_by_them(tmp_path: Path) -> No
     assert cells[1].name == "bottleneck_size=32, objective=none"
 
 
-def test_product_is_named_by_its_labels_without_empty_ones(tmp_path: Path) -> None:
-    axes = {
-        "unit": {"M=3": {"student.unit_layers": 3, "student.recurrences": 2}, "M=6": {"student": {"unit_layers": 6}}},
-        "objective": {"": {}, "w/o MCL": {"contrastive.objective": "none"}},
-    }
-    three = {"student": {"unit_layers": 3, "recurrences": 2}}
-    assert crossings(axes) == {
-        "M=3": three,
-        "M=3, w/o MCL": {**three, "contrastive": {"objective": "none"}},
-        "M=6": {"student": {"unit_layers": 6}},
-        "M=6, w/o MCL": {"student": {"unit_layers": 6}, "contrastive": {"objective": "none"}},
-    }
-    cells = cells_of(write_spec(tmp_path, runs={}, products=[axes]))
-    assert cells["M=3-w-o-MCL"].config.contrastive.objective == "none"
-    clash = write_spec(tmp_path, runs={"M=3": {}}, products=[axes])
-    with pytest.raises(ConfigError, match="there are two cells 'M=3'"):
+def test_a_cell_of_the_grid_named_like_a_run_is_refused(tmp_path: Path) -> None:
+    clash = write_spec(tmp_path, runs={"seed=3": {}}, grid={"seed": [3]})
+    with pytest.raises(ConfigError, match="there are two cells 'seed=3'"):
         cells_of(clash)
 
 
@@ -131,3 +119,21 @@ def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
     assert {cell.config.student.bottleneck_size for cell in cells.values()} == {64, 128}
     assert {cell.config.student.unit_layers for cell in cells.values()} == {1, 3, 6}
     assert cells["full"].config.student.unit_layers * cells["full"].config.student.recurrences == 6
+
+
+def test_each_table_of_the_paper_has_its_specification() -> None:
+    names = {path.stem: cells_of(path) for path in SHIPPED.parent.glob("*.yaml") if path.stem[:5] in ("table", "figur")}
+    students = {cell.name for stem in ("table-1-2", "table-7-8") for cell in names[stem].values() if "M=" in cell.name}
+    assert len(students) == 10
+    assert {name for name in MODELS if name.startswith("student")} < students
+    variants = [cell.name for cells in names.values() for cell in cells.values()]
+    assert set(VARIANTS) < set(variants)
+
+
+def test_the_deciding_cells_of_mcl_differ_in_stage_4_alone() -> None:
+    cells = {cell.name: cell.config for cell in cells_of(SHIPPED.with_name("mcl.yaml")).values()}
+    plain = {name: config for name, config in cells.items() if not name.startswith("raw")}
+    assert len({config.model_dump_json(exclude={"contrastive"}) for config in plain.values()}) == 1
+    assert [config.labels.raw for name, config in cells.items() if name.startswith("raw")] == [True, True]
+    balance = cells["high rates, sums, soft at 16"].contrastive.mcl_weight / 384
+    assert balance == pytest.approx(cells["soft at 0.041"].contrastive.mcl_weight, rel=0.02)

@@ -58,6 +58,17 @@ def test_source_weights_shift_the_mix() -> None:
     assert drawn == {"captions": 90, "manuals": 30}  # 10 x 9 against 30 x 1
 
 
+def test_equal_files_are_drawn_alike_whatever_their_size() -> None:
+    corpus = corpus_of({("de", "captions"): 10, ("de", "manuals"): 300, ("fr", "captions"): 50})
+    config = CorpusConfig(sources={"captions": SourceConfig(weight=9), "manuals": SourceConfig()}, equal_files=True)
+    plan = SamplingPlan(corpus, config, 90, seed=1).all_rounds()
+    assert Counter(zip(corpus.language_code[plan], corpus.source_code[plan], strict=True)) == {
+        (0, 0): 30,
+        (0, 1): 30,
+        (1, 0): 30,
+    }
+
+
 def test_languages_are_drawn_by_size_to_the_exponent() -> None:
     corpus = corpus_of({("de", "news"): 400, ("fi", "news"): 100})
     for exponent, of_german in ((1, 400), (0.5, 333), (0, 250), (-1, 100)):  # of 500

@@ -73,6 +73,18 @@ def linear(width: int, dim: int, *, bias: bool = True) -> Dense:
     return Dense(width, dim, bias=bias, activation_function=nn.Identity())
 
 
+def test_random_bottleneck_starts_as_torch_draws_it(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "base", dim=16)
+    assistant = assistant_from_base(model, dim=16, normalized=True, pad_id=1, seed=1)
+    shape = StudentConfig(bottleneck_size=8, bottleneck_start="random", unit_layers=2)
+    words = student_from_assistant(assistant, shape, np.ones(60, dtype=np.int64), seed=1).encoder.get_input_embeddings()
+    table, projection = words.table.weight.detach(), words.projection.weight.detach()
+    assert table[0].std() > 0.5
+    assert not table[1].any()  # padding
+    assert projection.abs().max() <= 8**-0.5
+    assert (table[2:] @ projection.T).std() == pytest.approx(1 / 3**0.5, rel=0.15)
+
+
 def test_untrained_row_is_the_tokenizers_padding(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     model = teacher(BERT, small_tokenizer, tmp_path / "minilm", dim=16)  # its body's padding is 0, as MiniLM's is
     words_VH = model[0].auto_model.get_input_embeddings().weight

@@ -22,6 +22,7 @@ from training.models import teacher as teacher_module
 from training.models.packages import packaged_folder
 from training.models.teacher import (
     EmbeddingStore,
+    drop_normalize,
     embed_missing,
     is_normalized,
     load_teacher,
@@ -42,6 +43,25 @@ def test_default_teacher_is_packaged_and_embeds_once(tmp_path: Path) -> None:
     cosine = (stored * teacher.encode(texts)).sum(axis=1)
     assert cosine.min() > 0.999  # bf16 where the CPU has it
     assert stored[0] @ stored[2] > stored[0] @ stored[1] + 0.5
+
+
+def test_without_normalize_vectors_keep_their_length() -> None:
+    teacher = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
+    texts = ["A man is playing a guitar.", "The stock market fell sharply."]
+    unit_ND = teacher.encode(texts)
+    raw_ND = drop_normalize(teacher).encode(texts)
+    assert not is_normalized(teacher)
+    length_N1 = np.linalg.norm(raw_ND, axis=1, keepdims=True)
+    assert length_N1.min() > 2
+    assert raw_ND / length_N1 == pytest.approx(unit_ND, abs=1e-6)
+
+
+def test_float32_labels_are_those_of_the_teacher(tmp_path: Path) -> None:
+    teacher = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
+    texts = ["A man is playing a guitar.", "The stock market fell sharply."]
+    store = EmbeddingStore(tmp_path, dim=384)
+    embed_missing(teacher, texts, store, bf16=False)
+    assert store.vectors()[store.rows(texts)] == pytest.approx(teacher.encode(texts), abs=1e-6)
 
 
 def test_labels_include_default_prompt_and_dims(tmp_path: Path) -> None:

@@ -52,6 +52,18 @@ def test_a_row_without_gradients_does_not_change() -> None:
     assert (sparse.word_embeddings.weight[:3] != before[:3]).all()
 
 
+@pytest.mark.parametrize(("decay_biases", "bias"), [(False, 1.0), (True, 0.99)])
+def test_weight_decay_spares_biases_and_norms(decay_biases: bool, bias: float) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3))
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+        parameter.grad = torch.zeros_like(parameter)
+    Stepper(model, config(weight_decay=1.0, decay_biases=decay_biases)).step(1.0)
+    assert model[0].weight[0, 0].item() == pytest.approx(0.99)
+    for spared in (model[0].bias, model[1].weight, model[1].bias):
+        assert spared[0].item() == pytest.approx(bias)
+
+
 @pytest.mark.parametrize(("changes", "betas"), [({}, (0.9, 0.98)), ({"betas": [0.8, 0.999]}, (0.8, 0.999))])
 def test_sparse_steps_are_torchs_sparse_adam_of_the_same_betas(changes: dict, betas: tuple[float, float]) -> None:
     model = Words()

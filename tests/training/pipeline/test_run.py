@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from tests.training.evaluation.test_sts import write_lines
+from tests.training.tiny import tiny_sentence_encoder
+from training.config.run import RunConfig
+from training.evaluation.sts import DevScore
+from training.pipeline.run import Run
+
+CONFIG = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, "student": {"max_length": 64}, "stages": []}
+
+
+@pytest.mark.parametrize(("assistant", "bf16"), [(True, True), (False, False)])
+def test_scores_are_float32_where_every_stage_is(
+    small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, assistant: bool, bf16: bool
+) -> None:
+    stages = {"assistant": {"pairs": 2, "bf16": assistant}, "contrastive": {"pairs": 2, "bf16": False}}
+    config = RunConfig.model_validate({**CONFIG, **stages, "stages": list(stages)})
+    small_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    assert config.bf16 == bf16
+    assert Run(config, tmp_path, tmp_path).text_encoder(tiny_sentence_encoder()).bf16 == bf16
+
+
+@pytest.mark.parametrize(("rows", "read"), [({}, 150), ({"dev_rows": 7}, 7), ({"dev_rows": None}, 160)])
+def test_dev_scores_read_as_many_rows_as_configured(
+    small_tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: dict[str, int | None],
+    read: int,
+) -> None:
+    write_lines(tmp_path / "eval/stsb/dev/en-de.tsv", [f"{index % 5}\ta{index}\tb{index}" for index in range(160)])
+    small_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    run = Run(RunConfig.model_validate({**CONFIG, "evaluation": rows}), tmp_path, tmp_path)
+    sizes = []
+    monkeypatch.setattr(DevScore, "by_pair", lambda score, _: sizes.append(len(score.pairs["en-de"][0])))
+    run.validation(tiny_sentence_encoder())()
+    assert sizes == [read]
