@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest severity to log.")
 
     max_texts: PositiveInt = Field(512, description="Maximum number of texts or documents in one request.")
-    max_openai_texts: PositiveInt = Field(2048, description="Most texts of a request to /v1/embeddings, as at OpenAI.")
+    max_openai_texts: PositiveInt = Field(2048, description="Most texts of a request to /v1/embeddings or /api/embed.")
     max_passages: PositiveInt = Field(4096, description="Most passages of one request's documents; above: 422.")
     max_text_chars: PositiveInt = Field(
         100_000, description="Longest text, in characters or token ids, before truncation; above: 422."

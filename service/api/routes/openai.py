@@ -89,8 +89,9 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
 )
 @Policy(Access.READ)
 async def list_models(runtime: RuntimeDependency) -> Response:
-    """The served model. `/v1/embeddings` accepts any model name."""
-    return json_response({"object": "list", "data": [_described(runtime.manifest)]})
+    """The served model, also by a name with "embed": menus list no other. `/v1/embeddings` accepts any name."""
+    manifest = runtime.manifest
+    return json_response({"object": "list", "data": [_described(manifest, name) for name in _names_of(manifest)]})
 
 
 @router.get(
@@ -102,15 +103,20 @@ async def list_models(runtime: RuntimeDependency) -> Response:
 @Policy(Access.READ)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
-    name = runtime.manifest.name
-    if model.removesuffix("/") != name:
-        raise NotFound(f"no such model; this service serves {name}")
-    return json_response(_described(runtime.manifest))
+    name, names = model.removesuffix("/"), _names_of(runtime.manifest)
+    if name not in names:
+        raise NotFound(f"no such model; this service serves {names[0]}")
+    return json_response(_described(runtime.manifest, name))
 
 
-def _described(manifest: Manifest) -> dict[str, object]:
+def _names_of(manifest: Manifest) -> list[str]:
+    """Return the model's name and, if it lacks the word, one with "embed": n8n lists only such models."""
+    return [manifest.name] if "embed" in manifest.name else [manifest.name, f"{manifest.name}-embed"]
+
+
+def _described(manifest: Manifest, name: str) -> dict[str, object]:
     created = datetime.fromtimestamp(0, UTC)
     with suppress(ValueError):  # the manifest may lack the date
         created = datetime.fromisoformat(manifest.created_at)
     aware = created if created.tzinfo else created.replace(tzinfo=UTC)
-    return {"id": manifest.name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}
+    return {"id": name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}

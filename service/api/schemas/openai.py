@@ -65,7 +65,8 @@ class OpenAIModels(BaseModel):
 
     object: Literal["list"] = described("Always list.", "list")
     data: list[OpenAIModel] = described(
-        "The one model.", [{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]
+        "The one model, by its name and by one with `embed` in it.",
+        [{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}],
     )
 
 

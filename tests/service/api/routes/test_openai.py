@@ -145,9 +145,11 @@ def test_errors_elsewhere_have_the_shape_of_all_others(client: TestClient, path:
 
 def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     model = {"id": "tiny", "object": "model", "created": 1767225600, "owned_by": "crosslet"}  # 2026-01-01T00:00:00Z
+    for_menus = model | {"id": "tiny-embed"}  # n8n lists only names with "embed"
     for slash in ("", "/"):
-        assert client.get(f"/v1/models{slash}").json() == {"object": "list", "data": [model]}
+        assert client.get(f"/v1/models{slash}").json() == {"object": "list", "data": [model, for_menus]}
         assert client.get(f"/v1/models/tiny{slash}").json() == model
+        assert client.get(f"/v1/models/tiny-embed{slash}").json() == for_menus
     assert error_of(client.get("/v1/models/other")) == "no such model; this service serves tiny"
 
 
@@ -156,6 +158,7 @@ def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     [
         ("org/name", "2026-01-01T00:00:00", 1767225600),
         ("a b", "yesterday", 0),
+        ("my-embedder", "yesterday", 0),
         ("ü", "2026-01-01T01:00:00+01:00", 1767225600),
     ],
 )
@@ -165,7 +168,8 @@ def test_a_model_is_found_whatever_its_manifest_calls_it(
     shutil.copytree(tiny_model, tmp_path / "model")
     write_manifest(tmp_path / "model", name=name, created_at=created_at)
     client = serve(model=tmp_path / "model")
-    (listed,) = client.get("/v1/models").json()["data"]
+    listed, *for_menus = client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in for_menus] == ([] if "embed" in name else [f"{name}-embed"])
     assert (listed["id"], listed["created"]) == (name, created)
     for spelling in (quote(name), quote(name, safe="")):
         assert client.get(f"/v1/models/{spelling}").json() == listed
