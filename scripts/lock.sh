@@ -22,7 +22,7 @@ touch "$settings/uv/uv.toml"  # none would be looked for under /etc
 export XDG_CONFIG_HOME=$settings XDG_CONFIG_DIRS=$settings
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
-compile dev.txt pyproject.toml --extra training --extra export --extra models --extra milvus --extra parquet --extra ray --group dev --no-emit-package torch "$@"
+compile dev.txt pyproject.toml --extra training --extra export --extra models --extra milvus --extra openai-ids --extra parquet --extra ray --group dev --no-emit-package torch "$@"
 compile training.txt pyproject.toml --extra training --extra export --extra models --no-emit-package torch \
     --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"

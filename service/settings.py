@@ -38,6 +38,9 @@ INSTALLED = HERE / "models"  # in a wheel
 MODELS = INSTALLED if INSTALLED.is_dir() else HERE.parent / "models"  # else in a checkout
 BUNDLED_MODEL, BUNDLED_RERANKER = MODELS / "default", MODELS / "reranker"
 
+TokenIdsOf = Literal["off", "own", "cl100k_base"]
+BOOLEANS = {**dict.fromkeys(("true", "yes", "on", "1"), "own"), **dict.fromkeys(("false", "no", "0"), "off")}
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -100,13 +103,14 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest severity to log.")
 
     max_texts: PositiveInt = Field(512, description="Maximum number of texts or documents in one request.")
-    max_openai_texts: PositiveInt = Field(2048, description="Most texts of a request to /v1/embeddings, as at OpenAI.")
+    max_openai_texts: PositiveInt = Field(2048, description="Most texts of a request to /v1/embeddings or /api/embed.")
     max_passages: PositiveInt = Field(4096, description="Most passages of one request's documents; above: 422.")
     max_text_chars: PositiveInt = Field(
         100_000, description="Longest text, in characters or token ids, before truncation; above: 422."
     )
-    token_ids: bool = Field(
-        False, description="Whether /v1/embeddings takes token ids; another tokenizer's ids would give wrong vectors."
+    token_ids: TokenIdsOf = Field(
+        "cl100k_base",
+        description="Whose token ids /v1/embeddings takes: OpenAI's cl100k_base (needs crosslet[openai-ids]), own, or off.",
     )
     max_queue_texts: PositiveInt = Field(512, description="Requests are accepted while fewer texts wait; else: 429.")
     max_queue_reads: PositiveInt = Field(1024, description="Most waiting document look-ups and searches; above: 429.")
@@ -171,6 +175,11 @@ class Settings(BaseSettings):
     @classmethod
     def _may_be_bundled(cls, given: object) -> object:
         return BUNDLED_RERANKER if given == "bundled" else given
+
+    @field_validator("token_ids", mode="before")
+    @classmethod
+    def _was_a_boolean(cls, given: object) -> object:
+        return BOOLEANS.get(str(given).lower(), given)
 
     @field_validator("rerank_weight", mode="before")
     @classmethod

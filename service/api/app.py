@@ -18,7 +18,21 @@ from service.api.body_limit import BodyLimit
 from service.api.request_log import RequestLog
 from service.api.response_limit import ResponseLimit
 from service.api.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
-from service.api.routes import backup, collections, documents, embed, health, openai, pages, rerank, search, similarity
+from service.api.routes import (
+    backup,
+    cohere,
+    collections,
+    documents,
+    embed,
+    health,
+    ollama,
+    openai,
+    pages,
+    rerank,
+    search,
+    similarity,
+    tokenize,
+)
 from service.api.routes.backup import Backups
 from service.api.routing import Dispatch, PathPrefix, RouteTable
 from service.errors import ServiceError, StartError
@@ -26,7 +40,13 @@ from service.process.files import resolved
 from service.runtime import Runtime
 from service.version import VERSION
 
-ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, collections, backup, openai)]
+ROUTERS = [
+    module.router
+    for module in (
+        *(embed, similarity, tokenize, openai, cohere, ollama, rerank),
+        *(search, documents, collections, backup),
+    )
+]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
@@ -127,7 +147,8 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
 
 
 def _check_prefix(prefix: str, routes: list[Route]) -> None:
-    taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/"})
+    # /api is a usual prefix: behind it, Ollama's routes need a proxy that does not strip it (/api/api/embed).
+    taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/", "/api"})
     if f"/{prefix.split('/')[1]}" in taken:  # a path would be ambiguous: the proxy may or may not cut the prefix off
         raise StartError(
             f"CROSSLET_ROOT_PATH is {prefix}, which begins like a route; it must not begin with {', '.join(taken)}"

@@ -63,9 +63,9 @@ class ScorerInputs:
     owners: list[int | None]
 
     def best(self, batch: EncodedBatch, count: int) -> ScoreArray:
-        """Return the highest score among each passage's inputs."""
+        """Return the highest score among each passage's inputs; the lowest there is for a passage without any."""
         owners = [owner for owner in self.owners if owner is not None]
-        best_N = np.full(count, -np.inf)
+        best_N = np.full(count, self.scorer.lowest)
         np.maximum.at(best_N, owners, self.scorer.raw(self.scorer.vectors(batch)))
         return best_N
 
@@ -88,14 +88,15 @@ def check_cut(runtime: Runtime, tokens: int, *, windows: bool) -> None:
 async def rank(
     embedder: Embedder, query: str, passages: Sequence[str], *, name: str, truncate: bool, windows: bool
 ) -> Ranking:
-    """Score passages with the loaded models; a score never depends on the other passages.
+    """Score passages with the loaded models; a score never depends on the other passages. An empty one is the last.
 
     Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
-    Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
+    Raises: InvalidInput: also where all passages are empty.
+            TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
     place, scoring = one_or_listed(name, passages), embedder.runtime.scoring
     embedder.check([query], name="query", place=one_or_listed("query", query))
-    embedder.check(passages, name=name, place=place)
+    embedder.check(passages, name=name, place=place, may_be_empty=any(passages))
     if windows:  # to cut them, whole passages are tokenised
         cutting = _windows(scoring.scorers, query, passages, name=name, limit=embedder.runtime.settings.max_texts)
         with embedder.memory_for([query, *passages]):
@@ -121,8 +122,9 @@ async def rank(
 
 def _whole_passages(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
     before = scorer.before(query)
-    inputs = [*before, *(scorer.whole(query, passage) for passage in passages)]
-    return ScorerInputs(scorer, inputs, [*(None for _ in before), *range(len(passages))])
+    owners = [position for position, passage in enumerate(passages) if passage]
+    inputs = [*before, *(scorer.whole(query, passages[owner]) for owner in owners)]
+    return ScorerInputs(scorer, inputs, [*(None for _ in before), *owners])
 
 
 def _windows(
@@ -134,7 +136,7 @@ def _windows(
         owners: list[int | None] = [None for _ in inputs]
         queries = len(inputs)
         for position, passage in enumerate(passages):
-            parts = scorer.windows(query, passage)
+            parts = scorer.windows(query, passage) if passage else []
             inputs += parts
             owners += [position] * len(parts)
             count = len(inputs) - queries

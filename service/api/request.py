@@ -164,12 +164,41 @@ class Embedder:
         self.check(texts, name=name, place=place, limit=limit)
         dim = self.runtime.manifest.dim if space is None else space.dim
         dimensions = options.dimensions if isinstance(options, VectorOptions) else None
-        if dimensions is not None and dimensions > dim:
-            raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
-        batch = await self.compute(texts, place=place, prompt=prompt, truncate=options.may_cut, space=space)
+        if isinstance(options, VectorOptions) and dimensions is not None and dimensions > dim:
+            source = "model" if space is None else "space"
+            raise InvalidInput(
+                f"{options.dimensions_name} is {dimensions}; the {source} has {dim}: send at most that, or leave it out"
+            )
+        if options.keeps_end:
+            batch = await self._embed_ends(texts, place=place, prompt=prompt, space=space)
+        else:
+            batch = await self.compute(texts, place=place, prompt=prompt, truncate=options.may_cut, space=space)
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))
         return batch
+
+    async def _embed_ends(
+        self, texts: Sequence[TextInput], *, place: Place, prompt: str, space: SpaceMap | None
+    ) -> EncodedBatch:
+        """Embed checked texts; of one that is too long its end. Raises: as `embed`."""
+        cut: list[int] = []
+
+        def ends() -> Steps[list[TextInput]]:
+            kept: list[TextInput] = []
+            for position, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise InvalidInput(
+                        f"{place(position)} is a list of token ids, which keeps its beginning: send text"
+                    )
+                windows = self.runtime.encoder.windows(text, prompt=prompt)
+                kept.append(windows[-1])
+                cut.extend([position] * (len(windows) > 1))
+                yield
+            return kept
+
+        with self.memory_for(texts):
+            kept = await self.prepare(ends(), what="cutting texts", way_out="send fewer texts, or shorter ones")
+        return replace(await self.compute(kept, place=place, space=space), truncated=tuple(cut))
 
     async def compute(
         self,
@@ -233,12 +262,20 @@ class Embedder:
                 f"{what} takes longer than {limit_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}"
             ) from exc
 
-    def check(self, texts: Sequence[TextInput], *, name: str, place: Place, limit: Limit = "max_texts") -> None:
+    def check(
+        self,
+        texts: Sequence[TextInput],
+        *,
+        name: str,
+        place: Place,
+        limit: Limit = "max_texts",
+        may_be_empty: bool = False,
+    ) -> None:
         """Raises: InvalidInput: no text, too many, or an empty one.  TextTooLong: one is over the limit."""
         self.check_count(len(texts), name=name, limit=limit)
         longest = self.runtime.settings.max_text_chars
         empty = next((position for position, text in enumerate(texts) if not text), None)
-        if empty is not None:
+        if empty is not None and not may_be_empty:
             raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
         for position, text in enumerate(texts):
             if len(text) > longest:

@@ -61,8 +61,8 @@ def error_response(path: str, error: ServiceError) -> Response:
 
 
 def is_openais(path: str) -> bool:
-    """Whether clients of a path expect OpenAI's shapes, also where no route has it. /v1/rerank is Cohere's."""
-    if path.removesuffix("/") == "/v1/rerank":
+    """Whether clients of a path expect OpenAI's shapes, also where no route has it. Two of them are Cohere's."""
+    if path.removesuffix("/") in {"/v1/rerank", "/v1/embed"}:
         return False
     return path.startswith("/v1/") or path.removesuffix("/") in {"/v1", "/embeddings"}
 

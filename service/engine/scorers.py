@@ -24,7 +24,12 @@ LOWEST = 2**-126
 
 
 class Scorer(Protocol):
-    """Turns a query and passages into inputs of the pool, and the results into scores."""
+    """Turns a query and passages into inputs of the pool, and the results into scores.
+
+    lowest: the least score there is, of an empty passage.
+    """
+
+    lowest: float
 
     def before(self, query: str) -> list[Input]:
         """Return what is computed once for all passages, before them."""
@@ -44,6 +49,8 @@ class Scorer(Protocol):
 
 class CosineScorer:
     """The bi-encoder: cosines."""
+
+    lowest = -1.0
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -70,6 +77,8 @@ class CosineScorer:
 
 class PairScorer:
     """The re-ranker: scores in [0, 1]."""
+
+    lowest = 0.0
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker

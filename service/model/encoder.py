@@ -6,7 +6,7 @@ L tokens, D dims
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
@@ -31,6 +31,7 @@ from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, OUTPUT_NAME, SCORE_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
+from service.model.tokenizer_file import Token
 from service.process.address_space import is_limited
 from service.process.cpus import usable_cpus
 
@@ -116,6 +117,25 @@ class Encoder:
         """Return overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
         return self._tokenizer.windows(stripped(text), prompt=prompt)
 
+    def tokens(self, text: str, *, add_special_tokens: bool) -> list[Token]:
+        """Return all tokens that stand for a text, which has no prompt, and where they are in it."""
+        kept = stripped(text)
+        before = text.find(kept)
+        tokens = self._tokenizer.tokens(kept, add_special_tokens=add_special_tokens)
+        if not before:
+            return tokens
+        return [
+            token
+            if token.start is None or token.stop is None
+            else replace(token, start=token.start + before, stop=token.stop + before)
+            for token in tokens
+        ]
+
+    def text_of(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Return the text of token ids. Raises: InvalidInput: an unknown id."""
+        self._check_ids(ids)
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
     def room(self, length: int) -> int:
         """Return how many texts of up to `length` tokens fit in a pass."""
         places = -(-length // PAD_MULTIPLE) * PAD_MULTIPLE if self.mixes_lengths else length
@@ -151,11 +171,13 @@ class Encoder:
         return self._session.run(rows, multiple=PAD_MULTIPLE if self.mixes_lengths else 1)
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
-        size = self._tokenizer.highest_id + 1
-        unknown = next((token for token in ids if not 0 <= token < size), None)
-        if unknown is not None:
-            raise InvalidInput(f"has a token id outside the vocabulary of {size}")
+        self._check_ids(ids)
         return self._tokenizer.cut(list(ids))
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        size = self._tokenizer.highest_id + 1
+        if any(not 0 <= token < size for token in ids):
+            raise InvalidInput(f"has a token id outside the vocabulary of {size}")
 
     def check_parity(self, parity: ParityPack, folder: Path) -> None:
         """Embed the parity texts with the default prompt and compare them with the exporter's results.

@@ -8,16 +8,19 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from service.errors import ArtifactError
-from service.model.tokenizer_file import LibraryTokenizer, PairFrame, load_tokenizer_file
+from service.model.tokenizer_file import LibraryTokenizer, PairFrame, Token, load_tokenizer_file
 from service.process.memory import return_free_memory
+
+T = TypeVar("T")
 
 LONG_TEXT_CHARS = 10_000
 MOST_CHARS = 18  # longest NFKC expansion of one character, U+FDFA
@@ -112,12 +115,20 @@ class Tokenizer:
         """Return all token ids of one text with its special tokens."""
         return self._in_turn(text, self._tokenizer.encode)
 
+    def tokens(self, text: str, *, add_special_tokens: bool) -> list[Token]:
+        """Return all tokens of one text and where they are in it."""
+        return self._in_turn(text, partial(self._tokenizer.tokens, add_special_tokens=add_special_tokens))
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Return the text of known token ids."""
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
     @property
     def pair_frame(self) -> PairFrame:
         """The special tokens of a pair of texts."""
         return self._tokenizer.pair_frame
 
-    def _in_turn(self, text: str, work: Callable[[str], list[int]]) -> list[int]:
+    def _in_turn(self, text: str, work: Callable[[str], list[T]]) -> list[T]:
         # A sentence need not be looked through.
         if len(text) * MOST_CHARS <= LONG_TEXT_CHARS or normalised_length(text) <= LONG_TEXT_CHARS:
             return work(text)

@@ -33,6 +33,16 @@ class PairFrame:
     after: list[int]
 
 
+@dataclass(frozen=True)
+class Token:
+    """A token of a text.  piece: as the vocabulary spells it.  start, stop: in the text; None: a special token."""
+
+    id: int
+    piece: str
+    start: int | None = None
+    stop: int | None = None
+
+
 class LibraryTokenizer:
     """A tokenizer.json of any kind, run by `tokenizers`."""
 
@@ -72,6 +82,21 @@ class LibraryTokenizer:
         ids: list[int] = encoding.ids
         return ids
 
+    def tokens(self, text: str, *, add_special_tokens: bool) -> list[Token]:
+        """Return the tokens of one text and where they are in it."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return [
+            Token(id_, piece) if is_special else Token(id_, piece, *span)
+            for id_, piece, span, is_special in zip(
+                encoding.ids, encoding.tokens, encoding.offsets, encoding.special_tokens_mask, strict=True
+            )
+        ]
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Return the text of known token ids."""
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
+
     @cached_property
     def pair_frame(self) -> PairFrame:
         """What the post-processor puts around a pair."""
@@ -97,9 +122,9 @@ class UnigramTokenizer:
         import sentencepiece  # here: other vocabularies do not need it
 
         model = state["model"]
-        specials = {token["id"] for token in state["added_tokens"]}
+        self._specials = {token["id"] for token in state["added_tokens"]}
         self._pieces = sentencepiece.SentencePieceProcessor()
-        self._pieces.LoadFromSerializedProto(_sentencepiece_model(model["vocab"], model["unk_id"], specials))
+        self._pieces.LoadFromSerializedProto(_sentencepiece_model(model["vocab"], model["unk_id"], self._specials))
         small = {**model, "vocab": [["<unk>", 0.0]], "unk_id": 0}
         shell = {**state, "model": small, "added_tokens": [], "post_processor": None}
         self._normalizer = tokenizers.Tokenizer.from_str(orjson.dumps(shell).decode()).normalizer
@@ -113,13 +138,37 @@ class UnigramTokenizer:
 
     def pieces(self, text: str) -> list[int]:
         """Return token ids without special tokens."""
+        ids: list[int] = self._pieces.EncodeAsIds(self._marked(text))
+        return ids
+
+    def _marked(self, text: str) -> str:
+        """Return a text normalised, with the marks of its words."""
         if self._normalizer is not None:
             text = self._normalizer.normalize_str(text)
         marked = text.replace(" ", WORD_START)
-        if marked and not marked.startswith(WORD_START):
-            marked = WORD_START + marked
-        ids: list[int] = self._pieces.EncodeAsIds(marked)
-        return ids
+        return WORD_START + marked if marked and not marked.startswith(WORD_START) else marked
+
+    def tokens(self, text: str, *, add_special_tokens: bool) -> list[Token]:
+        """Return the tokens of one text and where they are in it."""
+        marked = self._marked(text)
+        spans = _character_spans(text, self._normalizer)
+        spans = spans[:1] * (len(marked) - len(spans)) + spans  # a mark before the first word stands where that begins
+        tokens: list[Token] = []
+        end = 0
+        for id_, piece in zip(self._pieces.EncodeAsIds(marked), self._pieces.EncodeAsPieces(marked), strict=True):
+            first, end = end, end + len(piece)  # the pieces make up `marked`
+            tokens.append(Token(id_, piece, spans[first][0], spans[end - 1][1]))
+        if not add_special_tokens:
+            return tokens
+        around = [[Token(id_, self._pieces.IdToPiece(id_)) for id_ in ids] for ids in (self.before, self.after)]
+        return [*around[0], *tokens, *around[1]]
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Return the text of known token ids."""
+        skipped = self._specials if skip_special_tokens else set()
+        pieces = [self._pieces.IdToPiece(id_) for id_ in ids if id_ not in skipped]
+        text: str = tokenizers.decoders.Metaspace().decode(pieces)
+        return text
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
@@ -147,6 +196,17 @@ def is_unigram(state: dict[str, Any]) -> bool:
         and not any(piece.rfind(WORD_START) > 0 for piece, _ in model["vocab"])
         and (state["post_processor"] or {"type": "TemplateProcessing"})["type"] == "TemplateProcessing"
     )
+
+
+def _character_spans(text: str, normalizer: tokenizers.normalizers.Normalizer | None) -> list[tuple[int, int]]:
+    """Return where in a text each character of its normalised form comes from."""
+    if normalizer is None:
+        return [(position, position + 1) for position in range(len(text))]
+    characters = tokenizers.Tokenizer(tokenizers.models.WordLevel({"": 0}, unk_token=""))
+    characters.normalizer = normalizer
+    characters.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("(?m:.)"), "isolated")
+    spans: list[tuple[int, int]] = characters.encode(text).offsets
+    return spans
 
 
 def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:

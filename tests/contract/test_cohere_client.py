@@ -8,6 +8,7 @@ from typing import Any
 import cohere
 import cohere.core
 import httpx
+import numpy as np
 import pytest
 
 from tests.artifacts import TEXTS
@@ -60,6 +61,28 @@ def test_objects_come_back_with_their_texts(connect: Connect, bundled: httpx.Cli
     objects = [{"text": text} for text in DOCUMENTS]
     response = connect(bundled).rerank(query=QUERY, documents=objects, rank_fields=["text"], return_documents=True)
     assert [hit.document.text for hit in response.results] == [DOCUMENTS[hit.index] for hit in response.results]
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince20", "ignore::pydantic.PydanticDeprecatedSince211")
+@pytest.mark.parametrize("truncate", ["END", "START"])
+def test_texts_get_the_vectors_of_embed(connect: Connect, bundled: httpx.Client, truncate: str) -> None:
+    texts = [*DOCUMENTS, LONG + "The stock market fell."]
+    expected = np.asarray(bundled.post("/embed", json={"inputs": texts, "truncate": truncate}).json(), np.float32)
+    options = {"model": "any", "texts": texts, "input_type": "search_document", "truncate": truncate}
+    response = connect(bundled).embed(**options, embedding_types=["float", "int8", "ubinary"])
+    assert np.array_equal(np.asarray(response.embeddings.float_, np.float32), expected)
+    assert np.array_equal(np.asarray(response.embeddings.ubinary, np.uint8), np.packbits(expected > 0, axis=1))
+    int8_BD = np.asarray(response.embeddings.int8, np.float64)
+    int8_BD /= np.linalg.norm(int8_BD, axis=1, keepdims=True)
+    np.testing.assert_allclose(int8_BD @ int8_BD.T, expected @ expected.T, atol=0.003)
+    assert response.meta.warnings == [f"texts[{len(DOCUMENTS)}] was cut"]
+
+
+@pytest.mark.parametrize("connect", [cohere.Client], indirect=True)
+def test_first_version_has_a_list_of_vectors(connect: Connect, bundled: httpx.Client) -> None:
+    """langchain_cohere's CohereEmbeddings calls it so, and with embedding_types."""
+    response = connect(bundled).embed(model="any", texts=DOCUMENTS, input_type="search_query")
+    assert response.embeddings == bundled.post("/embed", json={"inputs": DOCUMENTS}).json()
 
 
 def test_refusals_are_the_clients_own_errors(connect: Connect, guarded: httpx.Client) -> None:

@@ -93,6 +93,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "max_input_length": manifest.max_length,
             "max_client_batch_size": settings.max_texts,
             "auto_truncate": True,
+            "model_type": {"embedding": {"pooling": "graph"}},
             "white_space_stripped_by": "model" if runtime.encoder.strips_white_space else "service",
             "spaces": [fields_of(space, *SpaceInfo.model_fields) for space in manifest.spaces],
             "confidence": None if manifest.confidence is None else fields_of(settings, *ConfidenceInfo.model_fields),

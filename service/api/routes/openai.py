@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy
-from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
+from service.api.request import Embedder, EmbedderDependency, Place, RuntimeDependency, cost_headers, one_or_listed
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.openai import (
@@ -23,13 +23,20 @@ from service.api.schemas.openai import (
     OpenAIModel,
     OpenAIModels,
 )
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, NotFound, ServiceError, TooLarge
 from service.model.artifact import Manifest
 from service.model.encoder import TextInput
+from service.model.openai_ids import openai_vocabulary
+from service.runtime import Steps
 
+SEND_TEXT = "make the client send text (LangChain's OpenAIEmbeddings: check_embedding_ctx_length=False), or"
 IDS_REFUSED = (
-    "input has token ids, and another tokenizer's ids give wrong vectors: make the client send text (LangChain's "
-    "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
+    f"input has token ids, and another tokenizer's ids give wrong vectors: {SEND_TEXT} say whose ids they are "
+    "(CROSSLET_TOKEN_IDS=cl100k_base for OpenAI's, own for this model's)"
+)
+VOCABULARY_MISSING = (
+    f"input has token ids, and no installed package has OpenAI's vocabulary, cl100k_base: {SEND_TEXT} install "
+    "crosslet[openai-ids] with the service (for this model's own ids: CROSSLET_TOKEN_IDS=own)"
 )
 
 WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
@@ -54,15 +61,51 @@ async def create_embeddings(
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
     inputs: Sequence[TextInput] = body.input if isinstance(body.input, list) else [body.input]
-    if not runtime.settings.token_ids and any(isinstance(text, tuple) for text in inputs):
-        raise InvalidInput(IDS_REFUSED)
     place = one_or_listed("input", inputs if isinstance(body.input, list) else "")
+    ids_are = runtime.settings.token_ids
+    if ids_are != "own" and any(isinstance(text, tuple) for text in inputs):
+        if ids_are == "off":
+            raise InvalidInput(IDS_REFUSED)
+        inputs = await _texts_of_ids(inputs, embedder, place)
     batch = await embedder.embed(inputs, body, name="input", place=place, limit="max_openai_texts")
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
     rest = dump_json({"model": runtime.manifest.name, "usage": usage})
     data = await _data(batch.embeddings, is_base64=body.encoding_format == "base64")
     content = b"".join([b'{"object":"list","data":[', *data, b"],", rest[1:]])
     return dumped_response(content, headers=cost_headers(batch))
+
+
+async def _texts_of_ids(inputs: Sequence[TextInput], embedder: Embedder, place: Place) -> list[str]:
+    """Return the texts of OpenAI's token ids.
+
+    Raises: InvalidInput: no package has the vocabulary; there are too many; they are no text.
+            TextTooLong: one is over the limit.  TooLarge: their text is.
+    """
+    settings = embedder.runtime.settings
+    vocabulary = await embedder.runtime.preparation.call(openai_vocabulary)
+    if vocabulary is None:
+        raise InvalidInput(VOCABULARY_MISSING)
+    embedder.check(inputs, name="input", place=place, limit="max_openai_texts")
+
+    def texts() -> Steps[list[str]]:
+        decoded: list[str] = []
+        size_bytes = 0
+        for position, ids in enumerate(inputs):
+            assert isinstance(ids, tuple)  # noqa: S101 - the schema has no list of both
+            try:
+                size_bytes += vocabulary.size_of(ids)
+                if size_bytes > settings.max_body_bytes:
+                    raise TooLarge(
+                        f"and those before it stand for {size_bytes} bytes of text; the limit is "
+                        f"{settings.max_body_bytes} (CROSSLET_MAX_BODY_BYTES)"
+                    )
+                decoded.append(vocabulary.text(ids))
+            except ServiceError as exc:
+                raise exc.at(place(position)) from exc
+            yield
+        return decoded
+
+    return await embedder.prepare(texts(), what="decoding token ids", way_out="send fewer of them, or text")
 
 
 async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list[bytes | memoryview]:
@@ -89,8 +132,9 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
 )
 @Policy(Access.READ)
 async def list_models(runtime: RuntimeDependency) -> Response:
-    """The served model. `/v1/embeddings` accepts any model name."""
-    return json_response({"object": "list", "data": [_described(runtime.manifest)]})
+    """The served model, also by a name with "embed": menus list no other. `/v1/embeddings` accepts any name."""
+    manifest = runtime.manifest
+    return json_response({"object": "list", "data": [_described(manifest, name) for name in _names_of(manifest)]})
 
 
 @router.get(
@@ -102,15 +146,20 @@ async def list_models(runtime: RuntimeDependency) -> Response:
 @Policy(Access.READ)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
-    name = runtime.manifest.name
-    if model.removesuffix("/") != name:
-        raise NotFound(f"no such model; this service serves {name}")
-    return json_response(_described(runtime.manifest))
+    name, names = model.removesuffix("/"), _names_of(runtime.manifest)
+    if name not in names:
+        raise NotFound(f"no such model; this service serves {names[0]}")
+    return json_response(_described(runtime.manifest, name))
 
 
-def _described(manifest: Manifest) -> dict[str, object]:
+def _names_of(manifest: Manifest) -> list[str]:
+    """Return the model's name and, if it lacks the word, one with "embed": n8n lists only such models."""
+    return [manifest.name] if "embed" in manifest.name else [manifest.name, f"{manifest.name}-embed"]
+
+
+def _described(manifest: Manifest, name: str) -> dict[str, object]:
     created = datetime.fromtimestamp(0, UTC)
     with suppress(ValueError):  # the manifest may lack the date
         created = datetime.fromisoformat(manifest.created_at)
     aware = created if created.tzinfo else created.replace(tzinfo=UTC)
-    return {"id": manifest.name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}
+    return {"id": name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}

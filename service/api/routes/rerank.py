@@ -30,7 +30,7 @@ async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDepend
     scores: list[float] = (ranking.raw_N if body.raw_scores else ranking.scores_N).tolist()
     content = [
         {"index": index, "score": scores[index]} | ({"text": body.texts[index]} if body.return_text else {})
-        for index in ranking.order
+        for index in ranking.order[: body.top_n]
     ]
     return json_response(content, headers=ranking.headers)
 

@@ -2,9 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    model_validator,
+)
 from pydantic.config import JsonDict
 
 from service.api.schemas.foreign_options import COSINES, SIMILARITY, TEI_VECTORS, ForeignRequest
@@ -46,17 +56,22 @@ Number = Annotated[float, _no_flag_or_text("number")]
 Flag = Annotated[bool, Field(strict=True)]
 
 
-def _may_cut(given: object) -> object:
-    if not isinstance(given, str):
+def _cut(given: object) -> object:
+    if isinstance(given, bool):
         return given
-    if given == "START":
-        raise ValueError("START keeps a text's end, but this model reads its beginning: send END, or NONE to forbid it")
-    if given not in {"NONE", "END"}:
-        raise ValueError('send true or "END" to cut texts that are too long, false or "NONE" to refuse them')
-    return given == "END"
+    if not isinstance(given, str):
+        raise ValueError("Input should be a valid boolean")
+    if given not in {"NONE", "START", "END"}:
+        raise ValueError(
+            'send true or "END" to keep the beginning of texts that are too long, "START" to keep their end, false or '
+            '"NONE" to refuse them'
+        )
+    return given if given == "START" else given == "END"
 
 
-Cut = Annotated[Flag, BeforeValidator(_may_cut, json_schema_input_type=bool | Literal["NONE", "END"])]
+Cut = Annotated[
+    bool | Literal["START"], PlainValidator(_cut, json_schema_input_type=bool | Literal["NONE", "START", "END"])
+]
 
 
 def visible(text: str) -> str:
@@ -124,23 +139,22 @@ class Truncation(ForeignRequest):
 
     truncate: Cut | None = described(
         "Truncate texts longer than the model reads (see x-truncated); false refuses them with 422. As "
-        "Cohere says it: END truncates, NONE refuses.",
+        "Cohere says it: END truncates, START keeps a text's end (not in /rerank), NONE refuses.",
         default=True,
     )
     truncation_direction: Literal["right", "Right", "left", "Left"] | None = optional(
-        "Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.", "right"
+        "right (or null): a truncated text keeps its beginning; left: its end (not in /rerank).", "right"
     )
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        if self.may_cut and self.truncation_direction in {"left", "Left"}:
-            raise ValueError("truncation_direction is left; this model reads the beginning of a text: leave it out")
-        return self
 
     @property
     def may_cut(self) -> bool:
         """Whether long texts are truncated; null means the default, true."""
         return self.truncate is not False
+
+    @property
+    def keeps_end(self) -> bool:
+        """Whether truncated texts keep their end."""
+        return self.truncate == "START" or (self.may_cut and self.truncation_direction in {"left", "Left"})
 
 
 class ReadingOptions(Truncation):
@@ -152,7 +166,9 @@ class ReadingOptions(Truncation):
 
 
 class VectorOptions(ReadingOptions):
-    """How a text is read, and what is returned of its vector."""
+    """How a text is read, and what is returned of its vector.  dimensions_name: what a request calls `dimensions`."""
+
+    dimensions_name: ClassVar[str] = "dimensions"
 
     normalize: Flag | None = described(
         "Whether `dimensions` rescales to norm 1. The model's own vectors have norm 1, with false as well.",

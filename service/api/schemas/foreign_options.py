@@ -52,6 +52,12 @@ VECTORS = READING | {
     "late_chunking": ForeignOption("a vector never depends on other texts, leave it out", (False,)),  # Jina
     "return_multivector": ForeignOption("a text has one vector, leave it out", (False,)),  # Jina
 }
+COHERE_VECTORS = READING | {
+    "images": ForeignOption("the model reads text alone, send texts", ([],)),
+    "inputs": ForeignOption("send texts", ([],)),
+    "max_tokens": ForeignOption("a text is cut where the model stops reading, leave it out"),
+    "output_dtype": ForeignOption("send embedding_types"),
+}
 TEI_VECTORS = VECTORS | {
     "encoding_format": ForeignOption("vectors are lists of numbers; POST /v1/embeddings has base64", ("float",)),
     "parameters": ForeignOption("send its fields beside inputs", ({},)),
@@ -66,6 +72,7 @@ SIMILARITY = COSINES | {
     "input_type": ForeignOption(_INSIDE),
     "space": ForeignOption(_INSIDE),
 }
+TOKENS = {"prompt_name": ForeignOption("tokens are those of the text alone, put the prompt before it")}
 _NO_PROMPT = ForeignOption("a query and its passages have the model's own prompts, leave it out")
 _RANKING = READING | {
     "task": _NO_PROMPT,
@@ -78,8 +85,7 @@ _RANKING = READING | {
     "return_embeddings": ForeignOption("POST /embed has vectors, leave it out", (False,)),  # Jina
 }
 TEI_RANKING = _RANKING | {
-    "top_n": ForeignOption("all texts are returned; send documents instead of texts"),
-    "top_k": ForeignOption("all texts are returned; send documents and top_n"),
+    "top_k": ForeignOption("send top_n"),
     "return_documents": ForeignOption("send return_text", (False,)),
     "max_tokens_per_doc": ForeignOption("a text is cut where the model stops reading, leave it out"),
 }

@@ -52,7 +52,7 @@ class Limits(BaseModel):
     """The limits of one request."""
 
     max_texts: int = described("Texts in a request.", 512)
-    max_openai_texts: int = described("Texts in a request to /v1/embeddings.", 2048)
+    max_openai_texts: int = described("Texts in a request to /v1/embeddings or /api/embed.", 2048)
     max_text_chars: int = described("Characters of a text.", 100_000)
     max_queue_texts: int = described("Requests are accepted while fewer texts wait.", 512)
     max_body_bytes: int = described("Bytes of a body.", 4_000_000)
@@ -136,6 +136,9 @@ class InfoResponse(BaseModel):
     )
     auto_truncate: Literal[True] = described(
         "Always true: long texts are truncated unless a request has truncate=false.", True
+    )
+    model_type: dict[str, dict[str, str]] = described(
+        "Always embedding, for TEI's clients; the graph pools.", {"embedding": {"pooling": "graph"}}
     )
     prompts: dict[str, str] = described(
         "The model's prompts, by `prompt_name`; an empty text means no prompt.",

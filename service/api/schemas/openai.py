@@ -18,7 +18,7 @@ class OpenAIEmbeddingsRequest(VectorOptions):
     refused = VECTORS
 
     input: str | Listed[str] | TokenIds | Listed[TokenIds] = described(
-        "A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.", GUITAR
+        "A text or texts, or token ids as CROSSLET_TOKEN_IDS allows.", GUITAR
     )
     model: str | None = described("Any name: there is only one model, which the answer names.", "default", default="")
     encoding_format: Literal["float", "base64"] | None = described(
@@ -65,7 +65,8 @@ class OpenAIModels(BaseModel):
 
     object: Literal["list"] = described("Always list.", "list")
     data: list[OpenAIModel] = described(
-        "The one model.", [{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]
+        "The one model, by its name and by one with `embed` in it.",
+        [{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}],
     )
 
 

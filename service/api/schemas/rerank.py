@@ -38,6 +38,13 @@ class RerankOptions(Truncation):
         default=False,
     )
 
+    @model_validator(mode="after")
+    def _keeps_beginnings(self) -> Self:
+        if self.keeps_end:
+            name = "truncate is START" if self.truncate == "START" else "truncation_direction is left"
+            raise ValueError(f"{name}; a passage is read from its beginning: leave it out, or send windows: true")
+        return self
+
     @property
     def reading(self) -> dict[str, bool]:
         """The options as `rank` takes them; null means the default."""
@@ -58,6 +65,7 @@ class RerankTexts(RerankOptions):
         default=False,
     )
     return_text: Flag | None = described("Whether each result has its text.", default=False)
+    top_n: Whole | None = optional("How many of the best to return; null: all.", 1, ge=1)
 
 
 class RerankDocuments(RerankOptions):

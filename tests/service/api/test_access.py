@@ -25,7 +25,16 @@ def locked(serve_module: Serve) -> TestClient:
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, bearer("wrong"), bearer(""), {"authorization": "full"}, {"authorization": "Basic full"}]
+    "headers",
+    [
+        {},
+        bearer("wrong"),
+        bearer(""),
+        {"authorization": "wrong"},
+        {"authorization": ""},
+        {"authorization": "Bearerfull"},
+        {"authorization": "Basic full"},
+    ],
 )
 def test_without_a_known_key_everything_but_the_probes_is_401(locked: TestClient, headers: dict[str, str]) -> None:
     response = locked.post("/embed", json={"inputs": "a"}, headers=headers)
@@ -45,6 +54,10 @@ READS = [
     ("POST", "/", {"inputs": "a"}),
     ("POST", "/embed", {"inputs": "a"}),
     ("POST", "/v1/embeddings", {"input": "a"}),
+    ("POST", "/api/embed", {"input": "a"}),
+    ("GET", "/api/tags", None),
+    *(("POST", path, {"texts": ["a"]}) for path in ("/v1/embed", "/v2/embed")),
+    ("POST", "/tokenize", {"inputs": "a"}),
     ("POST", "/search", {"query": "hallo"}),
     *(("POST", path, {"query": "a", "documents": ["b"]}) for path in ("/rerank", "/v1/rerank", "/v2/rerank")),
     ("GET", "/collections", None),
@@ -60,6 +73,13 @@ def test_a_read_only_key_may_ask_and_nobody_without(locked: TestClient, method: 
     put(locked)
     assert locked.request(method, path, json=body).status_code == 401
     assert locked.request(method, path, json=body, headers=bearer("read")).status_code == 200
+
+
+def test_a_key_may_stand_without_bearer(locked: TestClient) -> None:
+    for key, status in (("full", 200), ("read", 403)):
+        assert locked.post("/embed", json={"inputs": "a"}, headers={"authorization": key}).status_code == 200
+        given = {"documents": [{"id": "a", "text": "b"}]}
+        assert locked.put("/documents", json=given, headers={"authorization": key}).status_code == status
 
 
 def test_an_unknown_key_is_refused_before_the_body_is_looked_at(locked: TestClient) -> None:

@@ -16,6 +16,7 @@ def test_probes_and_info_answer(client: TestClient) -> None:
     assert info["white_space_stripped_by"] == "service"  # a zero-width space is a piece of its tokenizer
     # By these, clients of text-embeddings-inference size their requests (continuedev/continue: HuggingFaceTEI.ts).
     assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("tiny", 512, MAX_LENGTH)
+    assert next(iter(info["model_type"])) == "embedding"  # Dify reads the first key
 
 
 def test_metrics_count_what_happened(client: TestClient) -> None:

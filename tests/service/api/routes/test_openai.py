@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,12 +13,22 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.routes.openai import _data
+from service.model import openai_ids
 from tests.artifacts import TEXTS, write_manifest
 from tests.service.api.answers import assert_refused, error_of
 from tests.service.conftest import Serve
 
 OPENAIS_LIMIT = 2048
 MANY = [f"guitar {number}" for number in range(OPENAIS_LIMIT)]
+
+
+@pytest.fixture
+def no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No package that has OpenAI's vocabulary is installed."""
+    monkeypatch.setattr(openai_ids, "PLACES", {"absent": "file", "json": "none.gz"})
+    openai_ids.openai_vocabulary.cache_clear()
+    yield
+    openai_ids.openai_vocabulary.cache_clear()
 
 
 def message(client: TestClient, body: dict[str, object]) -> str:
@@ -90,18 +101,56 @@ def test_errors_have_openais_shape_and_name_the_place(serve: Serve, input_: obje
 
 
 @pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [2**70], [[]]])
-def test_token_ids_are_refused_by_default(client: TestClient, input_: object) -> None:
-    response = client.post("/v1/embeddings", json={"input": input_})
+@pytest.mark.parametrize(
+    ("setting", "way_out"), [("off", "CROSSLET_TOKEN_IDS=cl100k_base"), ("cl100k_base", "crosslet[openai-ids]")]
+)
+def test_refused_token_ids_have_a_way_out(
+    serve: Serve, no_vocabulary: None, input_: object, setting: str, way_out: str
+) -> None:
+    response = serve(token_ids=setting).post("/v1/embeddings", json={"input": input_})
     assert response.status_code == 422
     error = response.json()["error"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "Validation")
     assert error["message"].startswith("input has token ids")
     assert "check_embedding_ctx_length=False" in error["message"]
-    assert "CROSSLET_TOKEN_IDS=true" in error["message"]
+    assert way_out in error["message"]
 
 
-def test_openai_token_ids_are_this_models_where_they_are_allowed(serve: Serve, tiny_model: Path) -> None:
-    client = serve(token_ids=True)
+def test_openais_ids_have_the_vectors_of_their_text(client: TestClient) -> None:
+    ids, text = [9906, 11, 1917, 0], "Hello, world!"
+    plain = client.post("/v1/embeddings", json={"input": [text, text]}).json()
+    assert client.post("/v1/embeddings", json={"input": [ids, ids]}).json() == plain
+    assert client.post("/v1/embeddings", json={"input": ids}).json()["data"] == plain["data"][:1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "input_", "words"),
+    [
+        ({}, [[9906], [100_256]], "input[1] has a token id that cl100k_base does not use"),
+        ({}, [[9906], [10**6]], "input[1] has a token id outside cl100k_base, which has 100277"),
+        ({}, [[9906], []], "input[1] is empty"),
+        ({}, [9906, 254, 9906], "input has token ids that stand for no text"),
+        ({"max_openai_texts": 1}, [[9906], [9906]], "2 texts; the limit is 1 "),
+        ({"max_text_chars": 2}, [9906], "input has 5 characters; the limit is 2 (CROSSLET_MAX_TEXT_CHARS)"),
+        ({"max_text_chars": 2}, [9906] * 3, "input has 3 token ids; the limit is 2 (CROSSLET_MAX_TEXT_CHARS)"),
+    ],
+)
+def test_openais_ids_are_refused_by_their_place(
+    serve: Serve, settings: dict[str, int], input_: object, words: str
+) -> None:
+    assert words in message(serve(**settings), {"input": input_})
+
+
+def test_ids_decode_to_no_more_than_a_body(serve: Serve) -> None:
+    spaces = [58040] * 3  # 81 spaces each
+    response = serve(max_body_bytes=300).post("/v1/embeddings", json={"input": [spaces, spaces]})
+    assert response.status_code == 413
+    assert "CROSSLET_MAX_BODY_BYTES" in error_of(response)
+
+
+@pytest.mark.parametrize("setting", ["own", "true", True])
+def test_token_ids_are_this_models_where_it_is_set(serve: Serve, tiny_model: Path, setting: object) -> None:
+    client = serve(token_ids=setting)
     ids = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))["input_ids"][:2]
     texts = client.post("/v1/embeddings", json={"input": list(TEXTS[:2])}).json()["data"]
     assert client.post("/v1/embeddings", json={"input": ids}).json()["data"] == texts
@@ -145,9 +194,11 @@ def test_errors_elsewhere_have_the_shape_of_all_others(client: TestClient, path:
 
 def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     model = {"id": "tiny", "object": "model", "created": 1767225600, "owned_by": "crosslet"}  # 2026-01-01T00:00:00Z
+    for_menus = model | {"id": "tiny-embed"}  # n8n lists only names with "embed"
     for slash in ("", "/"):
-        assert client.get(f"/v1/models{slash}").json() == {"object": "list", "data": [model]}
+        assert client.get(f"/v1/models{slash}").json() == {"object": "list", "data": [model, for_menus]}
         assert client.get(f"/v1/models/tiny{slash}").json() == model
+        assert client.get(f"/v1/models/tiny-embed{slash}").json() == for_menus
     assert error_of(client.get("/v1/models/other")) == "no such model; this service serves tiny"
 
 
@@ -156,6 +207,7 @@ def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     [
         ("org/name", "2026-01-01T00:00:00", 1767225600),
         ("a b", "yesterday", 0),
+        ("my-embedder", "yesterday", 0),
         ("ü", "2026-01-01T01:00:00+01:00", 1767225600),
     ],
 )
@@ -165,7 +217,8 @@ def test_a_model_is_found_whatever_its_manifest_calls_it(
     shutil.copytree(tiny_model, tmp_path / "model")
     write_manifest(tmp_path / "model", name=name, created_at=created_at)
     client = serve(model=tmp_path / "model")
-    (listed,) = client.get("/v1/models").json()["data"]
+    listed, *for_menus = client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in for_menus] == ([] if "embed" in name else [f"{name}-embed"])
     assert (listed["id"], listed["created"]) == (name, created)
     for spelling in (quote(name), quote(name, safe="")):
         assert client.get(f"/v1/models/{spelling}").json() == listed

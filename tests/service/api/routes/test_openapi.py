@@ -73,7 +73,8 @@ def test_what_the_docs_fill_in_is_a_request_that_works(client: TestClient) -> No
     """Examples of single fields, all together, would be both a query and queries."""
     put(client, {"id": "de/1", "text": "Ein Mann spielt Gitarre."})
     described = client.get("/openapi.json").json()
-    for path in ("/embed", "/search", "/documents/delete", "/v1/rerank", "/v2/rerank"):
+    ours = ("/embed", "/tokenize", "/api/embed", "/api/embeddings", "/v2/embed", "/v1/embed")
+    for path in (*ours, "/search", "/documents/delete", "/v1/rerank", "/v2/rerank"):
         content = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         example = described["components"]["schemas"][content["$ref"].rpartition("/")[2]]["example"]
         assert client.post(path, json=example).status_code == 200, path

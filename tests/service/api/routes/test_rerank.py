@@ -216,6 +216,23 @@ def test_the_shape_of_cohere_and_jina(ranker: TestClient, path: str) -> None:
     assert all(set(one) == {"index", "relevance_score"} for one in plain["results"])
 
 
+def test_empty_document_scores_lowest(either: Serve) -> None:
+    client = either()
+    texts = ["", *TEXTS[:3], ""]
+    for windows in (False, True):
+        plain, raw = (ranked(client, QUERY, texts, raw_scores=raw, windows=windows) for raw in (False, True))
+        assert [hit["index"] for hit in plain] == [hit["index"] for hit in raw]
+        assert [(hit["index"], hit["score"]) for hit in plain[3:]] == [(0, 0.0), (4, 0.0)]
+        alone = ranked(client, QUERY, list(TEXTS[:3]), windows=windows)
+        assert [(hit["index"] - 1, hit["score"]) for hit in plain[:3]] == [
+            (hit["index"], hit["score"]) for hit in alone
+        ]
+
+
+def test_texts_may_be_the_best_few(client: TestClient) -> None:
+    assert ranked(client, QUERY, list(TEXTS), top_n=2) == ranked(client, QUERY, list(TEXTS))[:2]
+
+
 def test_documents_may_be_objects_with_a_text(client: TestClient) -> None:
     objects = [{"text": text, "title": "not scored"} for text in TEXTS]
     answers = [
@@ -230,7 +247,7 @@ def test_documents_may_be_objects_with_a_text(client: TestClient) -> None:
     [
         ({"query": "a", "texts": []}, ["texts is empty; send at least one text"]),
         ({"query": "a", "documents": []}, ["documents is empty; send at least one text"]),
-        ({"query": "a", "documents": ["a", ""]}, ["documents[1] is empty; every text"]),
+        ({"query": "a", "documents": ["", ""]}, ["documents[0] is empty; every text"]),
         ({"query": "", "texts": ["a"]}, ["query is empty; every text"]),
         ({"query": ["a"], "texts": ["a"]}, ["query: "]),
         ({"query": "a"}, ["documents: "]),

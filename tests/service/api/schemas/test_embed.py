@@ -92,12 +92,23 @@ def test_a_text_that_is_too_long_is_cut_or_refused_as_asked(
         assert f"the model reads {MAX_LENGTH}" in error
 
 
-@pytest.mark.parametrize(("path", "body"), [*LONG_TEXTS, ("/similarity", {"inputs": COMPARED})])
-def test_a_texts_end_is_never_kept(client: TestClient, path: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"truncate": "START"}, {"truncation_direction": "Left"}])
+def test_long_text_may_keep_its_end(client: TestClient, options: dict[str, Any]) -> None:
+    words = ["guitar"] * 50 + ["stock", "market"]
+    inputs = [TEXTS[0], " ".join(words)]
+    # One token a word, in a frame of two.
+    ends = [TEXTS[0], " ".join(words[-(MAX_LENGTH - 2) :])]
+    response = client.post("/embed", json={"inputs": inputs} | options)
+    assert response.json() == client.post("/embed", json={"inputs": ends}).json()
+    assert response.headers["x-truncated"] == "1; indices=1"
+    openai = client.post("/v1/embeddings", json={"input": inputs} | options).json()["data"]
+    assert [one["embedding"] for one in openai] == response.json()
+
+
+@pytest.mark.parametrize(("path", "key"), [("/rerank", "texts"), ("/v1/rerank", "documents")])
+def test_passages_never_keep_their_end(client: TestClient, path: str, key: str) -> None:
     for options in ({"truncate": "START"}, {"truncation_direction": "Left"}):
-        given = body | options if path != "/similarity" else body | {"parameters": options}
-        assert "reads" in error_of(client, path, given)
-        assert "beginning" in error_of(client, path, given)
+        assert "read from its beginning" in error_of(client, path, {"query": "a", key: ["b"]} | options)
 
 
 def test_the_end_may_be_asked_for_where_nothing_is_cut(client: TestClient) -> None:

@@ -39,7 +39,7 @@ def sentence(client: TestClient, request: tuple[str, dict[str, Any]], options: d
         ([COMPARE], {"truncation_direction": "Left"}, "send it in parameters"),
         ([COMPARE], {"prompt_name": "query"}, "send it in parameters"),
         ([COMPARE], {"dimensions": 8}, "whole vectors are compared"),
-        ([TEXTS], {"top_n": 1}, "send documents instead of texts"),
+        ([TEXTS], {"top_k": 1}, "send top_n"),
         ([TEXTS], {"return_documents": True}, "send return_text"),
         ([DOCUMENTS], {"top_k": 1}, "send top_n"),
         ([DOCUMENTS], {"return_text": True}, "send return_documents"),
