@@ -18,7 +18,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow test-milvus lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
+.PHONY: help setup setup-dev serve test test-slow test-milvus test-clients lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-slow: $(DEV)/.installed  ## the tests that take minutes: training end to en
 test-milvus: $(DEV)/.installed .venv-milvus/.installed  ## the tests against a Milvus 2.3 server, which is installed (260 MB) and started; no root
 	@# In a network of its own, which has loopback alone: the server listens on every address. And with mounts of its own.
 	unshare --net --mount --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh $(DEV)/bin/python -m pytest -m milvus $(ARGS)
+
+test-clients: $(DEV)/.installed  ## other people's clients, each in its own environment (.venv-clients, 2 GB)
+	$(DEV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 lint: $(DEV)/.installed  ## style, import rules and types
 	$(DEV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md and configuration.md from the code that reads them. Knows no setting by name.
+"""Writes docs/reference: settings.md and configuration.md from the code that reads them, clients.md from the tests.
 
 python scripts/reference.py [FOLDER]      # from the root of the repository, in the development environment
 """
@@ -19,6 +19,7 @@ from pydantic import BaseModel, SecretStr  # noqa: E402 - the repository is on t
 from pydantic.fields import FieldInfo  # noqa: E402
 
 from service.settings import PREFIX, Settings  # noqa: E402
+from tests.clients.matrix import CLIENTS, RECORDED  # noqa: E402
 from training.config.run import RunConfig  # noqa: E402, TID251 - a tool of the repository, no part of the service
 
 SETTINGS_HEAD = """# Settings
@@ -38,6 +39,22 @@ Written by `make reference` from the models of the training configuration; do no
 `training/run.sh --config FILE` reads YAML. An unknown key is an error. `training/configs/` has complete examples, and
 [train](../guide/train.md) explains what to choose. "required" means that the key has no default. Equations are those of
 [Ding et al. 2022](https://aclanthology.org/2022.findings-naacl.167/).
+"""
+CLIENTS_HEAD = """# Clients
+
+Written by `make reference` from `tests/clients/matrix.py`; do not edit.
+
+These work unchanged but for their address and key. `make test-clients` runs each in its own environment against a live
+service, and compares what it gets with the service's own routes.
+
+|client|packages|set|
+|---|---|---|
+"""
+RECORDED_HEAD = """
+These do not run in a test: `tests/service/api/test_recorded_clients.py` sends what they send, by their code of 2026.
+
+|client|set|
+|---|---|
 """
 BOUNDS = {  # a constraint of a type -> words
     "ge": "≥ {:g}",
@@ -62,6 +79,13 @@ def settings_page() -> str:
 def configuration_page() -> str:
     """One table for each model under `RunConfig`; a subclass has its own keys and new defaults."""
     return CONFIGURATION_HEAD + "".join(_section(cls, places) for cls, places in _places(RunConfig, "").items())
+
+
+def clients_page() -> str:
+    """One row for each client."""
+    ran = [f"|{one.name}|{', '.join(f'`{package}`' for package in one.packages)}|{one.says}|" for one in CLIENTS]
+    sent = [f"|{one.name}|{one.says}|" for one in RECORDED]
+    return CLIENTS_HEAD + "\n".join(ran) + "\n" + RECORDED_HEAD + "\n".join(sent) + "\n"
 
 
 def _setting_default(value: object) -> str:
@@ -136,9 +160,10 @@ def _default(field: FieldInfo) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write both pages."""
+    """Write all pages."""
     (folder / "settings.md").write_text(settings_page(), encoding="utf-8")
     (folder / "configuration.md").write_text(configuration_page(), encoding="utf-8")
+    (folder / "clients.md").write_text(clients_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     )
     token_ids: TokenIdsOf = Field(
         "cl100k_base",
-        description="Whose token ids /v1/embeddings takes: OpenAI's cl100k_base (needs crosslet[openai-ids]), own, or off.",
+        description="Whose token ids /v1/embeddings takes: cl100k_base (OpenAI's; needs crosslet[openai-ids]), own, off.",
     )
     max_queue_texts: PositiveInt = Field(512, description="Requests are accepted while fewer texts wait; else: 429.")
     max_queue_reads: PositiveInt = Field(1024, description="Most waiting document look-ups and searches; above: 429.")

@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["settings.md", "configuration.md"])
+@pytest.mark.parametrize("name", ["settings.md", "configuration.md", "clients.md"])
 def test_the_committed_page_is_what_make_reference_writes(written: Path, name: str) -> None:
     assert page(name) == (written / name).read_text(encoding="utf-8"), "run make reference"
 

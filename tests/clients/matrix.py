@@ -1,0 +1,116 @@
+"""The clients that people point at the service. `make test-clients` runs those that PyPI or npm has, each in its own
+environment; of the others, tests send what they send. `scripts/reference.py` writes docs/reference/clients.md of it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client that runs. script: in `scripts/`, or its name there.  settings: that the service needs for it.
+
+    says: what a user sets, and what then works.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    says: str
+    script: str
+    kind: Literal["python", "node"] = "python"
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A client that cannot run here: its requests were read in its code, and are sent by a test.
+
+    name: of the request in tests/service/api/test_recorded_clients.py, too.
+    """
+
+    name: str
+    says: str
+
+
+CLIENTS = (
+    Client("openai", ("openai==3.57.0",), "`base_url` with `/v1`", "of_openai.py"),
+    Client(
+        "langchain-openai",
+        ("langchain-openai==1.7.4",),
+        "`OpenAIEmbeddings(base_url=…, check_embedding_ctx_length=False)`: texts, not token ids",
+        "of_langchain_openai.py",
+    ),
+    Client("cohere", ("cohere==7.3.1",), "`Client` and `ClientV2` with `base_url`: embed, rerank", "of_cohere.py"),
+    Client(
+        "langchain-cohere",
+        ("langchain-cohere==0.6.0",),
+        "`CohereEmbeddings(base_url=…)`, `CohereRerank(base_url=…)`",
+        "of_langchain_cohere.py",
+    ),
+    Client(
+        "llama-index",
+        (
+            *("llama-index-embeddings-openai==0.7.0", "llama-index-embeddings-text-embeddings-inference==0.6.0"),
+            "llama-index-postprocessor-cohere-rerank==0.10.0",
+        ),
+        "`OpenAIEmbedding(model_name=…, api_base=…/v1)`, `TextEmbeddingsInference` and `CohereRerank` with `base_url`",
+        "of_llama_index.py",
+    ),
+    Client(
+        "haystack",
+        ("haystack-ai==3.4.1",),
+        "`OpenAITextEmbedder(api_base_url=…/v1)`, `HuggingFaceAPITextEmbedder` of type `text_embeddings_inference`",
+        "of_haystack.py",
+    ),
+    Client(
+        "huggingface_hub",
+        ("huggingface_hub==2.4.0",),
+        "`InferenceClient(base_url=…)`: feature_extraction",
+        "of_huggingface_hub.py",
+    ),
+    Client(
+        "langchain-huggingface",
+        ("langchain-huggingface==1.2.3",),
+        "`HuggingFaceEndpointEmbeddings(model=…)`: the service's address as the model",
+        "of_langchain_huggingface.py",
+    ),
+    Client("ollama", ("ollama==0.6.3",), "`Client(host=…)`: embed, embeddings, list", "of_ollama.py"),
+    Client(
+        "langchain-ollama", ("langchain-ollama==1.1.0",), "`OllamaEmbeddings(base_url=…)`", "of_langchain_ollama.py"
+    ),
+    Client(
+        "litellm",
+        ("litellm==1.110.2",),
+        '`embedding(model="openai/…", api_base=…/v1)`, `rerank(model="cohere/…", api_base=…)`',
+        "of_litellm.py",
+    ),
+    Client("openai (JavaScript)", ("openai@7.59.0",), "`baseURL` with `/v1`", "of_openai.mjs", "node"),
+    Client(
+        "@langchain/openai",
+        ("@langchain/openai@1.6.0", "@langchain/core@1.4.0"),
+        "`configuration: {baseURL: …/v1}`",
+        "of_langchain.mjs",
+        "node",
+    ),
+    Client("ollama (JavaScript)", ("ollama@0.6.4",), "`new Ollama({host: …})`", "of_ollama.mjs", "node"),
+    Client(
+        "cohere-ai (JavaScript)",
+        ("cohere-ai@8.1.0",),
+        "`new CohereClientV2({environment: …})`",
+        "of_cohere.mjs",
+        "node",
+    ),
+)
+
+RECORDED = (
+    Recorded("Open WebUI", "embeddings by OpenAI's URL with `/v1`; re-ranking by the whole URL of `/v1/rerank`"),
+    Recorded("AnythingLLM", "its OpenAI-compatible embedder, base path with `/v1`"),
+    Recorded("n8n", "OpenAI's node with the base URL; its menu lists models whose names hold `embed`"),
+    Recorded("Dify (OpenAI-compatible)", "embeddings and re-ranking with `/v1`"),
+    Recorded("Dify (TEI)", "text embedding inference: the address alone"),
+    Recorded(
+        "LibreChat", "rag_api with `RAG_OPENAI_BASEURL` and `RAG_CHECK_EMBEDDING_CTX_LENGTH=False`; re-ranking as Jina"
+    ),
+    Recorded("RAGFlow", "OpenAI-API-compatible with `/v1`, or Hugging Face (TEI) with the address alone"),
+    Recorded("Meilisearch", "a REST embedder for `/v1/embeddings`, or source `ollama` with `/api/embed`"),
+)
