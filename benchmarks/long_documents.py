@@ -1,35 +1,47 @@
-"""How well long documents are found, whole and in passages: first right, memory and time by their length.
+"""How well long documents are found, cut, as the mean of their passages, and by passages; memory and time.
 
-python -m benchmarks.long_documents --data DIR [--words 300 1000 3000] [--step 4]   prints a table, keeps nothing
+python -m benchmarks.long_documents --data DIR [--words 300 1000 3000] [--passage-tokens 128] [--step 4]
+
+Prints a table, keeps nothing.
 
 DIR/passages.LANG.tsv.gz (id, passage) and queries.LANG.tsv.gz (id, passage's id, question): XQuAD, in 9 languages. A
 document is passages of one language, shuffled and joined until it has so many words; zh counts 1.6 characters a word.
 One store has the documents of all languages. Right is a document, of any language, that has the question's passage.
+Translated: of documents of the same passages, how often the nearest of another language is the translation, English
+with each other one. `cut` and `mean` are the values of CROSSLET_LONG_TEXTS.
 """
 
 import argparse
 import gzip
+import math
 import random
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from service.api.request import means_of
 from service.documents.collections import Collection
 from service.documents.document import Document, Vectors
 from service.documents.ingest import parts_of
 from service.documents.interface import Match, Query
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
+from service.model import passages as passage_module
 from service.model.encoder import Encoder, load_encoder
+from service.model.passages import PASSAGE_TOKENS
 from service.settings import BUNDLED_MODEL
 
 CHARS_A_WORD = 1.6  # of Chinese
 TOP_K, BATCH = 10, 64
+Form = Literal["cut", "mean", "passages"]
+FORMS: tuple[Form, ...] = ("cut", "mean", "passages")
 MIB = 2**20
 
 
@@ -43,23 +55,30 @@ class Question:
 
 
 def main() -> None:
-    """Load each length twice, whole and in passages, and ask every question of each."""
+    """Load each length three times, cut, as means and in passages, and ask every question of each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_documents", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--words", type=int, nargs="+", default=[300, 1000, 3000])
+    parser.add_argument("--passage-tokens", type=int, default=PASSAGE_TOKENS, metavar="N", help="longest passage (128)")
     parser.add_argument("--step", type=int, default=4, help="ask every so manieth question (4)")
     options = parser.parse_args()
+    passage_module.PASSAGE_TOKENS = options.passage_tokens
     encoder = load_encoder(BUNDLED_MODEL)
     passages = {path.name.split(".")[1]: dict(_lines(path)) for path in sorted(options.data.glob("passages.*.tsv.gz"))}
     questions = list(_questions(options.data, passages))[:: options.step]
     queries_QD = _embedded(encoder, [encoder.prompts.query + question.text for question in questions])
     print(f"{len(questions)} questions in {len(passages)} languages, artifact {encoder.manifest.fingerprint[:12]}")
-    print("| words | documents | | vectors | MiB | dense, % first | hybrid, % first | passage, % right | search, ms |")
-    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| words | documents | | vectors | MiB | dense, % first | hybrid, % first | passage, % right | search, ms "
+        "| translated, % |"
+    )
+    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     for words in options.words:
         documents, contents = _documents(passages, words)
-        for is_split in (False, True):
-            print(_row(encoder, documents, contents, questions, queries_QD, words=words, is_split=is_split), flush=True)
+        for form in FORMS:
+            row = _row(encoder, documents, contents, questions, queries_QD, words=words, form=form)
+            translated = "-" if form == "passages" else _translated(encoder, passages, words, form)
+            print(f"{row} {translated} |", flush=True)
 
 
 def _row(
@@ -70,11 +89,12 @@ def _row(
     queries_QD: Vectors,
     *,
     words: int,
-    is_split: bool,
+    form: Form,
 ) -> str:
+    is_split = form == "passages"
     split = encoder.splitter.split if is_split else lambda text: ()
     documents = [Document(one.id, one.text, {}, split(one.text)) for one in documents]
-    vectors_PD = _embedded(encoder, [encoder.prompts.document + part for part in parts_of(documents)])
+    vectors_PD = _in_form(encoder, parts_of(documents), form)
     with tempfile.TemporaryDirectory() as folder:
         store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="long", dim=encoder.manifest.dim)
         collection = Collection(store, IndexMaintenance(store, dim=encoder.manifest.dim))
@@ -93,9 +113,34 @@ def _row(
         passage = _percent(_is_in(one, question) for one, question in pairs) if is_split else "-"
         size = collection.size_bytes / MIB
         collection.close()
-    form = "passages" if is_split else "whole"
     found = f"{shares[0]} | {shares[1]} | {passage} | {took_ms:.1f}"
     return f"| {words} | {len(documents)} | {form} | {len(vectors_PD)} | {size:.2f} | {found} |"
+
+
+def _in_form(encoder: Encoder, texts: list[str], form: Form) -> Vectors:
+    """Return a vector a text, of its beginning or as the service makes means."""
+    prompt = encoder.prompts.document
+    if form != "mean":
+        return _embedded(encoder, [prompt + text for text in texts])
+    parts = [[prompt + part for part in encoder.passages(text, prompt=prompt)] for text in texts]
+    owners = [position for position, part in enumerate(parts) for _ in part]
+    flat = [*chain.from_iterable(parts)]
+    return means_of(_embedded(encoder, flat), flat, owners)
+
+
+def _translated(encoder: Encoder, passages: dict[str, dict[str, str]], words: int, form: Form) -> str:
+    """How often the nearest of the documents in another language is the translation."""
+    ids = sorted(set.intersection(*(set(texts) for texts in passages.values())))
+    random.Random(words).shuffle(ids)
+    size = math.ceil(words * len(ids) / sum(_words(passages["en"][id_], "en") for id_ in ids))
+    groups = [ids[start : start + size] for start in range(0, len(ids), size)]
+    vectors = {
+        language: _in_form(encoder, ["\n\n".join(texts[id_] for id_ in group) for group in groups], form)
+        for language, texts in passages.items()
+    }
+    couples = [(vectors["en"], other) for language, other in vectors.items() if language != "en"]
+    right = [(left @ right.T).argmax(axis=1) == np.arange(len(groups)) for left, right in couples]
+    return _percent(iter(np.concatenate(right)))
 
 
 def _is_in(match: Match, question: Question) -> bool:

@@ -42,6 +42,7 @@ Steps = Generator[None, None, T]  # yields every few milliseconds
 # Threads for look-ups. Embedded, they compute and share the CPUs; with Milvus, they wait for answers.
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
 LOOKUP_RETRY_S = 1
+WARN_AFTER_S = 60
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +131,21 @@ class Preparation:
         self._thread.shutdown()
 
 
+class CutWarning:
+    """Warns of texts that the model read only a part of, once a minute at most."""
+
+    def __init__(self) -> None:
+        self._texts = 0  # since the last warning
+        self._next_at = -math.inf
+
+    def note(self, texts: int) -> None:
+        """Count the cut texts of a request; warn if it is time."""
+        self._texts += texts
+        if self._texts and time.monotonic() >= self._next_at:
+            logger.warning("texts were cut: the model reads less (CROSSLET_LONG_TEXTS)", extra={"texts": self._texts})
+            self._texts, self._next_at = 0, time.monotonic() + WARN_AFTER_S
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The parts of a running service. Built before it listens, closed after its last answer."""
@@ -147,6 +163,7 @@ class Runtime:
     collection_name: str = DEFAULT_NAME
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     preparation: Preparation = field(default_factory=Preparation)
+    cut_warning: CutWarning = field(default_factory=CutWarning)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
     @property

@@ -39,6 +39,7 @@ MODELS = INSTALLED if INSTALLED.is_dir() else HERE.parent / "models"  # else in 
 BUNDLED_MODEL, BUNDLED_RERANKER = MODELS / "default", MODELS / "reranker"
 
 TokenIdsOf = Literal["off", "own", "cl100k_base"]
+LongTexts = Literal["cut", "mean", "refuse"]
 BOOLEANS = {**dict.fromkeys(("true", "yes", "on", "1"), "own"), **dict.fromkeys(("false", "no", "0"), "off")}
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -104,13 +105,18 @@ class Settings(BaseSettings):
 
     max_texts: PositiveInt = Field(512, description="Maximum number of texts or documents in one request.")
     max_openai_texts: PositiveInt = Field(2048, description="Most texts of a request to /v1/embeddings or /api/embed.")
-    max_passages: PositiveInt = Field(4096, description="Most passages of one request's documents; above: 422.")
+    max_passages: PositiveInt = Field(4096, description="Most passages of one request's long texts; above: 422.")
+    long_texts: LongTexts = Field(
+        "cut",
+        description="What texts longer than the model reads get: the vector of their beginning, the mean of their "
+        "passages' (mean), or a 422 (refuse); changing it mixes two kinds of vectors.",
+    )
     max_text_chars: PositiveInt = Field(
         100_000, description="Longest text, in characters or token ids, before truncation; above: 422."
     )
     token_ids: TokenIdsOf = Field(
         "cl100k_base",
-        description="Whose token ids /v1/embeddings takes: cl100k_base (OpenAI's; needs crosslet[openai-ids]), own, off.",
+        description="Whose token ids /v1/embeddings takes: OpenAI's cl100k_base (by crosslet[openai-ids]), own, off.",
     )
     max_queue_texts: PositiveInt = Field(512, description="Requests are accepted while fewer texts wait; else: 429.")
     max_queue_reads: PositiveInt = Field(1024, description="Most waiting document look-ups and searches; above: 429.")

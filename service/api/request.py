@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -169,36 +170,71 @@ class Embedder:
             raise InvalidInput(
                 f"{options.dimensions_name} is {dimensions}; the {source} has {dim}: send at most that, or leave it out"
             )
-        if options.keeps_end:
-            batch = await self._embed_ends(texts, place=place, prompt=prompt, space=space)
+        setting = self.runtime.settings.long_texts
+        if not options.may_cut or setting == "refuse":
+            batch = await self.compute(texts, place=place, prompt=prompt, truncate=False, space=space)
+        elif (options.keeps_end or setting == "mean") and not all(self._surely_fit(texts, prompt)):
+            keeps_end = options.keeps_end
+            batch = await self._embed_parts(texts, place=place, prompt=prompt, space=space, keeps_end=keeps_end)
         else:
-            batch = await self.compute(texts, place=place, prompt=prompt, truncate=options.may_cut, space=space)
+            batch = await self.compute(texts, place=place, prompt=prompt, space=space)
+        self.runtime.cut_warning.note(len(batch.truncated))
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))
         return batch
 
-    async def _embed_ends(
-        self, texts: Sequence[TextInput], *, place: Place, prompt: str, space: SpaceMap | None
-    ) -> EncodedBatch:
-        """Embed checked texts; of one that is too long its end. Raises: as `embed`."""
-        cut: list[int] = []
+    def _surely_fit(self, texts: Sequence[TextInput], prompt: str) -> Iterator[bool]:
+        return (self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts)
 
-        def ends() -> Steps[list[TextInput]]:
-            kept: list[TextInput] = []
+    async def _embed_parts(
+        self, texts: Sequence[TextInput], *, place: Place, prompt: str, space: SpaceMap | None, keeps_end: bool
+    ) -> EncodedBatch:
+        """Embed checked texts: of a long one its end, or the mean of its passages, weighted by their characters.
+
+        Raises: as `embed`.  InvalidInput: also over CROSSLET_MAX_PASSAGES; a long row of token ids, which has no end.
+        """
+        most = self.runtime.settings.max_passages
+        parts: list[TextInput] = []
+        owners: list[int] = []  # a part's text
+        cut: set[int] = set()
+
+        def split() -> Steps[None]:
+            passages = 0
             for position, text in enumerate(texts):
-                if not isinstance(text, str):
+                new = self._parts_of(
+                    text, place(position), prompt=prompt, most=most + 1 - passages, keeps_end=keeps_end
+                )
+                if len(new) > 1 and keeps_end:
+                    cut.add(position)
+                    new = new[-1:]
+                passages += len(new) if len(new) > 1 else 0
+                if passages > most:
                     raise InvalidInput(
-                        f"{place(position)} is a list of token ids, which keeps its beginning: send text"
+                        f"{place(position)} and those before it have over {most} passages (CROSSLET_MAX_PASSAGES): "
+                        "send fewer texts, or shorter ones"
                     )
-                windows = self.runtime.encoder.windows(text, prompt=prompt)
-                kept.append(windows[-1])
-                cut.extend([position] * (len(windows) > 1))
+                parts.extend(new)
+                owners.extend([position] * len(new))
                 yield
-            return kept
 
         with self.memory_for(texts):
-            kept = await self.prepare(ends(), what="cutting texts", way_out="send fewer texts, or shorter ones")
-        return replace(await self.compute(kept, place=place, space=space), truncated=tuple(cut))
+            await self.prepare(split(), what="splitting texts", way_out="send fewer texts, or shorter ones")
+        batch = await self.compute(parts, place=lambda part: place(owners[part]), space=space)
+        cut |= {owners[part] for part in batch.truncated}
+        if len(parts) > len(texts):
+            batch = replace(batch, embeddings=means_of(batch.embeddings, parts, owners))
+        return replace(batch, truncated=tuple(sorted(cut)))
+
+    def _parts_of(self, text: TextInput, name: str, *, prompt: str, most: int, keeps_end: bool) -> list[TextInput]:
+        """Return a text's passages, up to a number, or the windows on it; one part where it fits."""
+        encoder = self.runtime.encoder
+        if isinstance(text, str):
+            if keeps_end:
+                return [*encoder.windows(text, prompt=prompt)]
+            return [prompt + passage for passage in islice(encoder.passages(text, prompt=prompt), most)]
+        if keeps_end and len(text) > encoder.manifest.max_length:
+            raise InvalidInput(f"{name} is a list of token ids, which keeps its beginning: send text")
+        return [text]
 
     async def compute(
         self,
@@ -333,6 +369,22 @@ def cost_of(tokens: int, truncated: str, *, queue_s: float, inference_s: float) 
         "x-queue-ms": f"{queue_s * 1000:.2f}",
         "x-inference-ms": f"{inference_s * 1000:.2f}",
     }
+
+
+def means_of(
+    vectors_PD: npt.NDArray[np.float32], parts: Sequence[TextInput], owners: Sequence[int]
+) -> npt.NDArray[np.float32]:
+    """Return the mean vector of each text's parts at norm 1, weighted by their lengths. One part keeps every bit."""
+    means: list[npt.NDArray[np.float32]] = []
+    for _, rows in groupby(range(len(parts)), key=owners.__getitem__):
+        first, *others = rows
+        mean_D = vectors_PD[first]
+        if others:
+            weights_N1 = np.array([[len(parts[row])] for row in (first, *others)], np.float32)
+            sum_D = (weights_N1 * vectors_PD[first : first + len(weights_N1)]).sum(axis=0)
+            mean_D = sum_D / max(float(np.linalg.norm(sum_D)), float(np.finfo(np.float32).tiny))
+        means.append(mean_D)
+    return np.stack(means)
 
 
 def _shortened(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:

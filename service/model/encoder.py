@@ -4,7 +4,7 @@ L tokens, D dims
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -38,8 +38,10 @@ from service.process.cpus import usable_cpus
 logger = logging.getLogger(__name__)
 
 PASS_PLACES = 192  # texts x longest length of a pass: larger passes are no faster per text, and others wait for them
+MOST_SPECIALS = 8  # tokens that a text may have without a character of its own: special ones, the mark of its start
 PAD_MULTIPLE = 4  # keeps vectors bit-identical in any batch if padding is skipped (ADR 9)
 SETTINGS: dict[Kind, str] = {"bi-encoder": "CROSSLET_MODEL", "cross-encoder": "CROSSLET_RERANKER"}
+WAY_OUT = "send it in parts, or let it be cut (truncate: true, unless CROSSLET_LONG_TEXTS=refuse)"
 PARITY_THREADS = 2  # more take memory that a short start does not pay for
 
 TextInput = str | tuple[int, ...]  # a text, or token ids from this model's tokenizer
@@ -113,6 +115,26 @@ class Encoder:
         """What splits documents into passages."""
         return Splitter(self._tokenizer, prompt=self.prompts.document)
 
+    def surely_fits(self, text: TextInput, *, prompt: str) -> bool:
+        """Tell without tokenising that a text fits behind the prompt. False: it may or may not."""
+        if not isinstance(text, str):
+            return len(text) <= self.manifest.max_length
+        return text.isascii() and len(prompt) + len(text) + MOST_SPECIALS <= self.manifest.max_length
+
+    def passages(self, text: str, *, prompt: str) -> Iterator[str]:
+        """Yield the passages of a text, each to be read behind the prompt; the text alone where it fits whole."""
+        text = stripped(text)
+        if (
+            self.surely_fits(text, prompt=prompt)
+            or len(self._tokenizer.whole(prompt + text)) <= self.manifest.max_length
+        ):
+            yield text
+            return
+        spans = Splitter(self._tokenizer, prompt=prompt).passages(text)
+        first = next(spans, (0, len(text)))  # none: it cannot be split
+        yield text[slice(*first)]
+        yield from (text[start:stop] for start, stop in spans)
+
     def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
         """Return overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
         return self._tokenizer.windows(stripped(text), prompt=prompt)
@@ -152,7 +174,7 @@ class Encoder:
         lengths = (text.full_length for text, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
         longest, limit = max(lengths, default=0), self.manifest.max_length
         if longest > limit:
-            raise TextTooLong(f"has {longest} tokens; the model reads {limit} (set truncate to true)")
+            raise TextTooLong(f"has {longest} tokens; the model reads {limit}: {WAY_OUT}")
         return tokenised
 
     def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:

@@ -134,8 +134,13 @@ class InfoResponse(BaseModel):
     max_client_batch_size: int = described(
         "limits.max_texts, for TEI's clients, which split their requests by it.", 512
     )
-    auto_truncate: Literal[True] = described(
-        "Always true: long texts are truncated unless a request has truncate=false.", True
+    auto_truncate: bool = described(
+        "Whether long texts are taken unless a request has truncate=false; false where `long_texts` is refuse.", True
+    )
+    long_texts: Literal["cut", "mean", "refuse"] = described(
+        "What texts longer than the model reads get (CROSSLET_LONG_TEXTS): the vector of their beginning, the mean of "
+        "their passages', or a 422.",
+        "cut",
     )
     model_type: dict[str, dict[str, str]] = described(
         "Always embedding, for TEI's clients; the graph pools.", {"embedding": {"pooling": "graph"}}
