@@ -56,7 +56,7 @@ def load_collections(
         return collections
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:
-        if any(settings.keys()):
+        if settings.keys():
             _make_private(resolved(settings.documents_path))
         return EmbeddedCollections(store, options, max_collections=settings.max_collections)
 

@@ -54,6 +54,17 @@ class Metrics:
         self.truncated_inputs = Counter(
             "crosslet_truncated_inputs", "Texts truncated to the model's length.", registry=registry
         )
+        by_collection = ["collection"]
+        self.searches = Counter("crosslet_searches", "Searches answered.", by_collection, registry=registry)
+        self.empty_searches = Counter(
+            "crosslet_empty_searches", "Searches that showed no document.", by_collection, registry=registry
+        )
+        self.slow_searches = Counter(
+            "crosslet_slow_searches",
+            "Searches that took CROSSLET_SLOW_SEARCH_S or longer.",
+            by_collection,
+            registry=registry,
+        )
         self.refused_connections = Counter(
             "crosslet_refused_connections", "Connections refused at the limit of open files.", registry=registry
         )
@@ -84,6 +95,17 @@ class Metrics:
                 yield CounterMetricFamily("crosslet_cache_misses", misses, value=cache.misses)
 
         self._registry.register(Readings())
+
+    def count_search(self, collection: str, *, is_empty: bool, is_slow: bool) -> None:
+        """Count an answered search of a collection that there is."""
+        self.searches.labels(collection).inc()
+        self.empty_searches.labels(collection).inc(is_empty)
+        self.slow_searches.labels(collection).inc(is_slow)
+
+    def forget(self, collection: str) -> None:
+        """Forget a dropped collection: clients may make any number of them."""
+        for counter in (self.searches, self.empty_searches, self.slow_searches):
+            counter.remove(collection)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -8,19 +8,22 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from service.document_index import load_collections
 from service.documents.collections import Collections
-from service.documents.interface import DocumentIndex
+from service.documents.document import Document, Vectors
+from service.documents.interface import DocumentIndex, MetadataChange
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
 from service.documents.own_fields import OwnFields
+from service.documents.usage import Usage
 from service.engine.cache import VectorCache
 from service.engine.pairs import encode_with
 from service.engine.pool import LIMIT_S, EncoderPool
 from service.engine.scorers import Scoring, scoring_of
 from service.errors import Overloaded
+from service.keys import FULL, Grant
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
@@ -158,9 +161,11 @@ class Runtime:
     memory: MemoryBudget
     readers: LookupPool
     scoring: Scoring
+    usage: Usage
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
     collection_name: str = DEFAULT_NAME
+    grant: Grant = FULL
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     preparation: Preparation = field(default_factory=Preparation)
     cut_warning: CutWarning = field(default_factory=CutWarning)
@@ -182,9 +187,28 @@ class Runtime:
             return self.collections.own_fields(self.collection_name)
         return await self.read(self.collections.own_fields, self.collection_name)  # Milvus may be asked
 
-    def for_collection(self, name: str) -> "Runtime":
-        """Return this runtime for a request about a named collection."""
-        return replace(self, collection_name=name)
+    def for_request(self, name: str, grant: Grant) -> "Runtime":
+        """Return this runtime for a request about a collection, with what its key may reach."""
+        is_plain = name == DEFAULT_NAME and grant == FULL
+        return self if is_plain else replace(self, collection_name=name, grant=grant)
+
+    async def put(self, documents: Sequence[Document], vectors_PD: Vectors, **versions: Any) -> int:
+        """Put documents into the request's collection, as `Collections.put`, within the key's quota."""
+        if self.grant.quota is None:
+            return await self.write(self.collections.put, self.collection_name, documents, vectors_PD, **versions)
+        return await self.write(self.usage.put, self.grant, self.collection_name, documents, vectors_PD, **versions)
+
+    async def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
+        """Change a document of the request's collection, as `DocumentIndex.update_metadata`, within the key's quota."""
+        if self.grant.quota is None:
+            return await self.write(self.collection.update_metadata, id_, change)
+        return await self.write(self.usage.update_metadata, self.grant, self.collection_name, id_, change)
+
+    async def check_room(self, documents: Sequence[Document]) -> None:
+        """Refuse documents that do not fit, or exceed the key's quota, before they are embedded."""
+        await self.read(self.collections.check_room, self.collection_name, documents)
+        if self.grant.quota is not None:
+            await self.read(self.usage.check, self.grant, self.collection_name, documents)
 
     @property
     def manifest(self) -> Manifest:
@@ -313,6 +337,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None, collections: 
         memory,
         LookupPool(threads, max_waiting=settings.max_queue_reads),
         scoring=scoring_of(encoder, reranker, settings.rerank_weight),
+        usage=Usage(collections),
         reranker=reranker,
         refused=choice.refused,
     )

@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import Mode
 from service.errors import StartError
+from service.keys import Grant, parse_keys
 from service.process.address_space import WORKING_BYTES
 from service.spelling import nearest
 
@@ -151,8 +152,10 @@ class Settings(BaseSettings):
         0, description="Maximum resident bytes: above, the cache is emptied, then: 429, documents 507. 0 = no limit."
     )
 
-    api_keys: SecretStr = Field(SecretStr(""), description="Comma-separated keys with full access.")
-    api_keys_file: Path | None = Field(None, description="File with one full-access key a line.")
+    api_keys: SecretStr = Field(
+        SecretStr(""), description="Comma-separated keys; KEY write=shop reaches one collection (docs/guide/keys.md)."
+    )
+    api_keys_file: Path | None = Field(None, description="File with a key a line, written as in CROSSLET_API_KEYS.")
     read_api_keys: SecretStr = Field(
         SecretStr(""), description="Comma-separated keys that may neither change nor back up documents."
     )
@@ -163,7 +166,10 @@ class Settings(BaseSettings):
     cors_origins: str = Field("", description="Comma-separated CORS origins, such as https://app.example; * = any.")
     page: bool = Field(True, description="Whether browsers get the search page at GET /; false: /docs.")
     metrics_port: Port = Field(0, description="Separate port for GET /metrics, without a key; 0 = the main port.")
-    metrics_open: bool = Field(True, description="Whether GET /metrics works without a key.")
+    metrics_open: bool | None = Field(
+        None, description="Whether GET /metrics works without a key; default: unless a key reaches some collections."
+    )
+    slow_search_s: PositiveFloat = Field(1.0, description="Seconds from which crosslet_slow_searches counts a search.")
 
     keep_alive_s: PositiveInt = Field(
         5,
@@ -244,27 +250,36 @@ class Settings(BaseSettings):
         """Return the origins of `cors_origins` in lower case, as browsers send them."""
         return frozenset(origin.lower() for origin in _split(self.cors_origins, ","))
 
-    def keys(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the full keys and the read-only keys.
+    def keys(self) -> dict[str, Grant]:
+        """Return what each key may reach; empty: the service is open.
 
-        Raises: StartError: a setting or file has no key, the file cannot be read, or a key is in both lists.
+        Raises: StartError: an entry is malformed, a setting or file has no key, the file cannot be read, or a key has
+                two entries that differ.
         """
-        full, read = (
-            _keys(secret.get_secret_value(), ",", name) if secret else frozenset[str]()
-            for name, secret in {
-                "CROSSLET_API_KEYS": self.api_keys,
-                "CROSSLET_READ_API_KEYS": self.read_api_keys,
-            }.items()
-        )
+        keys: dict[str, Grant] = {}
+        read = self.read_api_keys.get_secret_value()
+        if read:
+            keys = parse_keys(read.split(","), "CROSSLET_READ_API_KEYS", read_only=True)
+        given = self.api_keys.get_secret_value()
+        sources = [(given.split(","), "CROSSLET_API_KEYS")] if given else []
         if self.api_keys_file is not None:  # naming a file means that the service must not be open
             name = f"key file {self.api_keys_file} (CROSSLET_API_KEYS_FILE)"
             try:
-                full |= _keys(self.api_keys_file.read_text(encoding="utf-8-sig"), "\n", name)
+                sources.append((self.api_keys_file.read_text(encoding="utf-8-sig").split("\n"), name))
             except (OSError, UnicodeDecodeError) as exc:
                 raise StartError(f"{name} cannot be read") from exc
-        if full & read:
-            raise StartError("a key is in both CROSSLET_API_KEYS and CROSSLET_READ_API_KEYS; remove it from one")
-        return full, read
+        for entries, name in sources:
+            for key, grant in parse_keys(entries, name).items():
+                if keys.setdefault(key, grant) != grant:
+                    raise StartError(f"{name} has a key that another setting has with other rights; remove it from one")
+        return keys
+
+    @property
+    def metrics_need_no_key(self) -> bool:
+        """Whether GET /metrics, which counts the documents of every collection, works without a key."""
+        if self.metrics_open is None:
+            return all(grant.reads_all for grant in self.keys().values())
+        return self.metrics_open
 
 
 def unknown_settings() -> dict[str, str | None]:
@@ -273,13 +288,6 @@ def unknown_settings() -> dict[str, str | None]:
     known = [name.upper() for name in Settings.model_fields]
     meant = {name: nearest(end, known) for name, end in given.items() if end not in known}
     return {name: near and PREFIX + near for name, near in meant.items()}
-
-
-def _keys(text: str, separator: str, name: str) -> frozenset[str]:
-    """Raises: StartError: there is no key."""
-    if keys := _split(text, separator):
-        return keys
-    raise StartError(f"{name} is set but holds no key; unset it, or give one")
 
 
 def _split(text: str, separator: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ page's own server, and only Host tells.
 import hashlib
 import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
@@ -19,12 +19,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.policy import Access
+from service.api.policy import Access, Reach
 from service.api.request import header
 from service.api.responses import error_response, json_response
 from service.api.routes.openapi import COST_HEADERS, ERROR_HEADERS, EVERY_ANSWER, SCORE_HEADERS
 from service.api.routing import RouteMatch
+from service.documents.names import DEFAULT_NAME
 from service.errors import Forbidden, MalformedHead, Misdirected, ServiceError, Unauthorized
+from service.keys import FULL, NO_DOCUMENTS, Grant
 
 # For OpenAPI alone, so that /docs can send a key: `AccessCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
@@ -37,27 +39,24 @@ EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS, *SCORE_HEADERS}.union(*ERROR_HEA
 
 
 class AccessCheck:
-    """Requires of each request what its route's `Access` says: a key, or a known Host where there are no keys.
+    """Requires of each request what its route's `Policy` says: a key, or a known Host where there are no keys.
 
-    Read-only keys, and pages of other origins, may neither change nor back up documents.
+    Read-only keys, and pages of other origins, may neither change nor back up documents. Keys of some collections reach
+    no other. The request's state then has what it may reach, as `grant`.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        full: Collection[str] = (),
-        read: Collection[str] = (),
+        keys: Mapping[str, Grant] | None = None,
         metrics_open: bool = True,
         hosts: Collection[str] | None,
         origins: Collection[str] = (),
     ) -> None:
-        """hosts: names that Host may hold without keys; None: any.  origins: of CORS."""
+        """keys: None: there are none.  hosts: names that Host may hold without keys; None: any.  origins: of CORS."""
         self._app = app
-        self._full, self._read = (
-            [_digest(key.encode("utf-8", "surrogateescape")) for key in keys] for keys in (full, read)
-        )
-        self._has_keys = bool(self._full or self._read)
+        self._grants = [(_digest(key.encode("utf-8", "surrogateescape")), grant) for key, grant in (keys or {}).items()]
         self._keyless = {Access.PROBE, Access.PUBLIC} | ({Access.METRICS} if metrics_open else set())
         self._origins = origins
 
@@ -81,10 +80,15 @@ class AccessCheck:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
-        if self._has_keys:
-            refusal = None if access in self._keyless else self._key_refusal(scope, access)
+        grant: Grant | None = FULL
+        if self._grants and access in self._keyless:
+            grant, refusal = NO_DOCUMENTS, None
+        elif self._grants:
+            grant = self._grant_of(scope)
+            refusal = _key_refusal(match, grant)
         else:
             refusal = None if access is Access.PROBE else self._host_refusal(hosts)
+        scope.setdefault("state", {})["grant"] = grant or NO_DOCUMENTS
         if refusal is None and access is Access.WRITE and is_of_another_origin(scope, self._origins):
             return Forbidden(
                 "a page of another origin may neither change nor back up documents; allow its origin "
@@ -100,28 +104,48 @@ class AccessCheck:
             "host name there, or set keys (CROSSLET_API_KEYS)"
         )
 
-    def _key_refusal(self, scope: Scope, access: Access) -> ServiceError | None:
+    def _grant_of(self, scope: Scope) -> Grant | None:
+        """Return what the request's key may reach; None: it has no known key."""
         given = header(scope, b"authorization")
         scheme, _, key = given.partition(" ")
         bare = given if scheme.lower() != "bearer" else key  # LlamaIndex's client for TEI sends the key alone
         digest = _digest(bare.strip(" \t").encode("latin-1"))  # the bytes as sent
-        if not (_is_among(digest, self._full) | _is_among(digest, self._read)):
-            return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
-        if access is Access.WRITE and not _is_among(digest, self._full):
-            return Forbidden(
-                "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"
-            )
+        # Every known key is compared, so that the time does not tell which one matches.
+        matching = [grant for known, grant in self._grants if hmac.compare_digest(digest, known)]
+        return matching[0] if matching else None
+
+
+def _key_refusal(match: RouteMatch, grant: Grant | None) -> ServiceError | None:
+    if grant is None:
+        return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
+    writes = match.policy.access is Access.WRITE
+    if writes and grant.write == NO_DOCUMENTS.write:
+        return Forbidden(
+            "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"
+        )
+    if _reaches(match, grant, writes=writes):
         return None
+    verb, names = (
+        ("write", grant.write) if writes else ("read", (grant.read or frozenset()) | (grant.write or frozenset()))
+    )
+    listed = "all collections" if names is None else ", ".join(sorted(names)) or "none"
+    what = "this collection" if match.policy.reach is Reach.COLLECTION else "all collections, which this route is about"
+    return Forbidden(f"this key may not {verb} {what}; it may {verb}: {listed} (CROSSLET_API_KEYS)")
+
+
+def _reaches(match: RouteMatch, grant: Grant, *, writes: bool) -> bool:
+    reach = match.policy.reach
+    if reach is Reach.COLLECTION:
+        name = match.path_parameters.get("collection", DEFAULT_NAME)
+        return grant.may_write(name) if writes else grant.may_read(name)
+    if reach is Reach.ALL:
+        return grant.writes_all if writes else grant.reads_all
+    return True
 
 
 def _digest(key: bytes) -> bytes:
     # Digests have equal length, so comparing them does not reveal a key's length.
     return hashlib.sha256(key).digest()
-
-
-def _is_among(digest: bytes, known: list[bytes]) -> bool:
-    """Compare with every known key, so that the time does not tell which one matches."""
-    return bool(sum(hmac.compare_digest(digest, key) for key in known))
 
 
 def is_known_host(host: str, names: Collection[str]) -> bool:

@@ -109,7 +109,6 @@ def _framework(runtime: Runtime, **options: Any) -> FastAPI:
 
 def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     settings = runtime.settings
-    full, read = settings.keys()
     # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
     # Host, key and origin are checked before the body is read.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
@@ -123,9 +122,8 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     )
     app.add_middleware(
         AccessCheck,
-        full=full,
-        read=read,
-        metrics_open=settings.metrics_open,
+        keys=settings.keys(),
+        metrics_open=settings.metrics_need_no_key,
         hosts=settings.hosts(),
         origins=settings.origins(),
     )

@@ -59,7 +59,7 @@ async def split_documents(
         in_passages = await embedder.prepare(
             split(), what="splitting documents", way_out="send fewer documents, or shorter ones, or chunk: false"
         )
-        await runtime.read(collections.check_room, name, in_passages)
+        await runtime.check_room(in_passages)
     return in_passages
 
 
@@ -92,8 +92,7 @@ async def write_documents(
     if not kept:
         position, error = next(iter(failed.items()))
         raise error.at(_place(position)) from error
-    put, name = runtime.collections.put, runtime.collection_name
-    revision = await runtime.write(put, name, kept, vectors_PD, own_fields=own_fields, replaced=replaced)
+    revision = await runtime.put(kept, vectors_PD, own_fields=own_fields, replaced=replaced)
     truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
     return Written(
         len(kept),
@@ -129,7 +128,7 @@ async def patch_own_fields(
 
     for tries_left in reversed(range(TRIES)):
         with suppress(_TextChangesError):
-            revision = await runtime.write(runtime.collection.update_metadata, id_, change_same_text)
+            revision = await runtime.update_metadata(id_, change_same_text)
             return revision, None
         own_fields = await runtime.own_fields()
         before = await runtime.read(runtime.collection.get, id_)

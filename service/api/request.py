@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from starlette.types import Message, Receive, Scope
 
 from service.api.schemas.embed import ReadingOptions, VectorOptions
+from service.documents.names import DEFAULT_NAME
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.pairs import Input, Pair
 from service.errors import ClientGone, InvalidInput, TextTooLong
@@ -35,6 +36,15 @@ Limit = Literal["max_texts", "max_openai_texts"]
 Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
 
+@dataclass(frozen=True)
+class SearchFacts:
+    """What the metrics count of an answered search."""
+
+    collection: str
+    is_empty: bool
+    is_slow: bool
+
+
 @dataclass
 class RequestFacts:
     """The fields of one request's log line; routes add to them."""
@@ -42,6 +52,7 @@ class RequestFacts:
     request_id: str
     texts: int = 0
     tokens: int = 0
+    search: SearchFacts | None = None
     status: int = 499  # until an answer starts: the client closed the connection
     started_at: float = field(default_factory=time.monotonic)
 
@@ -83,8 +94,8 @@ def runtime_of(request: Request) -> Runtime:
 
 # A coroutine although it awaits nothing: FastAPI would run a plain function in a thread on every request.
 async def _runtime(request: Request) -> Runtime:
-    name = request.path_params.get("collection")
-    return runtime_of(request) if name is None else runtime_of(request).for_collection(name)
+    name = request.path_params.get("collection", DEFAULT_NAME)
+    return runtime_of(request).for_request(name, request.state.grant)
 
 
 RuntimeDependency = Annotated[Runtime, Depends(_runtime)]

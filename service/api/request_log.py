@@ -79,6 +79,10 @@ class RequestLog:
         route = "unmatched" if match.resource is None else match.resource.route.path
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
+        if facts.search is not None:
+            self._metrics.count_search(
+                facts.search.collection, is_empty=facts.search.is_empty, is_slow=facts.search.is_slow
+            )
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO
         logger.log(
             level,

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.json_route import EndpointCall, JsonRoute, endpoint_call
-from service.api.policy import Access, Policy, policy_of
+from service.api.policy import Access, Policy, Reach, policy_of
 from service.api.request import is_ndjson, replayed
 from service.api.responses import error_response
 from service.errors import InvalidInput, MalformedHead, MethodNotAllowed, NotFound
@@ -98,7 +98,7 @@ class RouteTable:
             if method in resource.methods:
                 return RouteMatch(resource, spelling, methods, resource.policy, parameters)
         first, spelling = candidates[0][:2] if candidates else (None, path)
-        return RouteMatch(first, spelling, methods, Policy(Access.READ))
+        return RouteMatch(first, spelling, methods, Policy(Access.READ, Reach.NOTHING))  # a refusal
 
     def _of_path(self, path: str) -> Iterator[tuple[Resource, str, dict[str, str]]]:
         """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""

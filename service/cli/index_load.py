@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument
 from service.cli.start_trial import Use
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
+from service.keys import key_for
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
         raise InvalidInput(f"--engine {options.engine} and --url exclude each other: the service embeds")
     if options.chunk is not None:
         raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
-    full, _ = settings.keys()
+    key = key_for(options.collection, settings.keys(), write=True)
     wanted = _wanted_fields(options)
     with (
-        ServiceClient(options.url, collection=options.collection, key=min(full, default=None)) as client,
+        ServiceClient(options.url, collection=options.collection, key=key) as client,
         _open(options) as source,
     ):
         if wanted is not None:

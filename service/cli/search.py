@@ -27,6 +27,7 @@ from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
 from service.documents.store.locking import service_url
 from service.errors import InvalidInput, StartError
+from service.keys import key_for
 from service.settings import Settings
 from service.spelling import did_you_mean
 
@@ -51,8 +52,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     if url is None and settings.index == EMBEDDED:
         url = service_url(settings.documents_path)
     if url is not None:
-        full, read = settings.keys()
-        key = min(read or full, default=None)
+        key = key_for(options.collection, settings.keys(), write=False)
         try:
             with ServiceClient(url, collection=options.collection, key=key, patience_s=PATIENCE_S) as client:
                 answer = client.search(body)

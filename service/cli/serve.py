@@ -40,7 +40,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     logger.info("settings", extra=settings.model_dump(mode="json"))
     for name, meant in unknown_settings().items():
         logger.warning("unknown setting has no effect", extra={"variable": name, "meant": meant})
-    if not any(settings.keys()):
+    if not settings.keys():
         logger.warning("no API key is set: anyone who reaches the port may read and write (CROSSLET_API_KEYS)")
     with ExitStack() as sockets:
         listener = sockets.enter_context(bound_socket(settings.host, settings.port))

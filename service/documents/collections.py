@@ -159,6 +159,15 @@ class Collection(DocumentIndex):
     def recall(self) -> float:
         return self._live.now.recall
 
+    @property
+    def last_change(self) -> int:
+        with self._store.snapshot() as snapshot:
+            return snapshot.revision
+
+    def content_bytes(self) -> int:
+        with self._store.snapshot() as snapshot:
+            return snapshot.content_bytes()
+
     def check_room(self, documents: Sequence[Document]) -> None:
         with self._store.snapshot() as snapshot:
             replaced = snapshot.rows_of([document.id for document in documents])

@@ -56,6 +56,11 @@ def named(id_: str) -> str:
     return f"document {orjson.dumps(id_).decode()}"
 
 
+def bytes_of(document: Document) -> int:
+    """Return the bytes of a document's id, text and metadata, as `DocumentIndex.content_bytes` counts them."""
+    return len(document.id.encode()) + len(document.text.encode()) + len(orjson.dumps(document.metadata))
+
+
 @dataclass(frozen=True)
 class Page:
     """Documents in the order of first insertion.

@@ -190,6 +190,13 @@ class DocumentIndex(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def last_change(self) -> int | None:
+        """The revision of its last change; None: other processes may change it."""
+
+    def content_bytes(self) -> int:
+        """Return the bytes of all ids, texts and metadata. Reads every document."""
+
     def check_room(self, documents: Sequence[Document]) -> None:
         """Refuse documents that do not fit before they are embedded; `put` checks again."""
 

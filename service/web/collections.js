@@ -14,16 +14,24 @@ export const chosenName = () => (menu.value === DEFAULT ? "" : menu.value);
 export const route = (path) => (chosenName() ? `collections/${encodeURIComponent(chosenName())}/${path}` : path);
 
 /** The facts of the chosen collection. */
-export const chosen = ({ collections }) => collections.find(({ name }) => name === menu.value) ?? collections[0];
+export const chosen = (info) => offered(info).find(({ name }) => name === menu.value) ?? offered(info)[0];
+
+/** The collections that there are; where the key reaches none yet, the one that it makes with the first document. */
+function offered({ collections, key }) {
+  if (collections.length > 0) return collections;
+  const name = [...(key?.write ?? []), ...(key?.read ?? []), DEFAULT][0];
+  return [{ name, backend: "", documents: 0, size_bytes: 0, recall: null, text: null, fields: null }];
+}
 
 /** Make the menu work; `onChange` is called when another is chosen. */
 export function startCollections({ onChange }) {
   menu.addEventListener("change", onChange);
 }
 
-/** Choose the collection of a name ("": the default one); false: there is none. */
+/** Choose the collection of a name ("": the default one, or the first that the key reaches); false: there is none. */
 export function choose(name) {
   menu.value = name || DEFAULT;
+  if (!name && menu.selectedIndex === -1) menu.selectedIndex = 0;
   return menu.selectedIndex !== -1;
 }
 
@@ -31,7 +39,7 @@ export function choose(name) {
 export function showCollections(info) {
   const { name } = chosen(info);
   const option = (one) => el("option", { value: one.name, textContent: `${one.name} · ${number(one.documents)}` });
-  menu.replaceChildren(...info.collections.map(option));
+  menu.replaceChildren(...offered(info).map(option));
   menu.value = name;
   show(byId("collection-field"), info.collections.length > 1);
 }

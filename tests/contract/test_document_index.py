@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from service.documents.document import Document
+from service.documents.document import Document, bytes_of
 from service.documents.interface import DocumentIndex, Query, ResultOptions
 from service.documents.recalibration import Recalibration
 from service.errors import InvalidInput, StoreError
@@ -53,6 +53,16 @@ def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) ->
     assert index.delete(["a"]) == 0
     assert index.delete_matching({"x": None}) == 0
     assert listed(index, limit=5) == ([], [0])
+
+
+def test_bytes_are_those_of_ids_texts_and_metadata(index: DocumentIndex) -> None:
+    assert index.content_bytes() == 0
+    documents = [Document(name, "é日" * number, {"ü": [name, 1.5, None]}) for number, name in enumerate(NAMES, 1)]
+    index.put(documents, unit_vectors(len(documents)))
+    assert index.content_bytes() == sum(map(bytes_of, documents))
+    index.update_metadata(NAMES[0], lambda _: {})
+    index.delete(NAMES[1:])
+    assert index.content_bytes() == len("é".encode()) + len("é日".encode()) + len("{}")
 
 
 def test_putting_twice_changes_only_the_revision(index: DocumentIndex) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.browser import Browser, Page
 from tests.contract.live import live_service
-from tests.e2e.page import KEY, MAX_BODY_BYTES, PATH, READ_KEY, opened
+from tests.e2e.page import KEY, KEYED, MAX_BODY_BYTES, PATH, READ_KEY, SHOP_KEY, opened
 from tests.skeleton.project import ROOT
 
 MODEL = ROOT / "models" / "default"
@@ -22,7 +22,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """With keys, under a path."""
-    settings = {"api_keys": KEY, "read_api_keys": READ_KEY, "max_body_bytes": MAX_BODY_BYTES}
+    settings = {
+        "api_keys": f"{KEY}, {SHOP_KEY} write={KEYED}",
+        "read_api_keys": READ_KEY,
+        "max_body_bytes": MAX_BODY_BYTES,
+    }
     with live_service(MODEL, tmp_path_factory.mktemp("store"), root_path=PATH, **settings) as client:
         client.headers["authorization"] = f"Bearer {KEY}"  # httpx sends UTF-8
         yield client

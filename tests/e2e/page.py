@@ -5,6 +5,7 @@ import httpx
 from tests.browser import Browser, Page
 
 KEY, READ_KEY = "schlüssel", "lesen"
+SHOP_KEY, KEYED = "boutique", "keyed"  # the key of one collection, and its name
 MAX_BODY_BYTES = 20_000
 PATH = "/lab/crosslet"  # the page does not know of it: the service cuts it off, as a proxy may leave it
 IS_IDLE = "document.querySelector('#panel-search').ariaBusy === 'false'"

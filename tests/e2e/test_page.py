@@ -11,7 +11,19 @@ import httpx
 import pytest
 
 from tests.browser import Browser, Page
-from tests.e2e.page import KEY, MAX_BODY_BYTES, READ_KEY, add, give_key, opened, put, search, wait_for_results
+from tests.e2e.page import (
+    KEY,
+    KEYED,
+    MAX_BODY_BYTES,
+    READ_KEY,
+    SHOP_KEY,
+    add,
+    give_key,
+    opened,
+    put,
+    search,
+    wait_for_results,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -309,6 +321,21 @@ def test_a_key_without_write_access_stops_adding(browser: Browser, service: http
     page = opened(browser, service, "#add", key=READ_KEY)
     assert add(page, "one\ntwo") == "Stopped: 0 documents are stored."
     assert "CROSSLET_READ_API_KEYS" in page.text("#add-trouble")
+
+
+def test_a_key_of_one_collection_sees_that_one(browser: Browser, service: httpx.Client) -> None:
+    put(service, ["The moon is far away."])
+    page = opened(browser, service, "#add", key=SHOP_KEY)
+    assert add(page, "A green iron.") == "1 document is stored."  # its first document makes it
+    assert service.get(f"/collections/{KEYED}").json()["documents"] == 1
+    page.click("#tab-search")
+    assert search(page, "the moon") == ["A green iron."]
+    page.click("#tab-about")
+    assert page.text("#trouble") == ""
+    page = opened(browser, service, key=SHOP_KEY)
+    assert search(page, "the moon") == ["A green iron."]
+    assert page.text("#trouble") == ""
+    service.delete(f"/collections/{KEYED}")
 
 
 def choose(page: Page, position: int) -> None:

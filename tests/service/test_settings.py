@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import StartError
+from service.keys import FULL, READ_ONLY, Grant
 from service.settings import BUNDLED_RERANKER, Settings, unknown_settings
 
 
@@ -50,16 +51,16 @@ def test_every_setting_is_described() -> None:
 def test_keys_come_from_the_list_and_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("three\n\n")
     settings = Settings(api_keys=" one, two,", api_keys_file=tmp_path / "keys", read_api_keys="four")
-    assert settings.keys() == ({"one", "two", "three"}, {"four"})
+    assert settings.keys() == {"one": FULL, "two": FULL, "three": FULL, "four": READ_ONLY}
 
 
 def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("secret\n", encoding="utf-8-sig")
-    assert Settings(api_keys_file=tmp_path / "keys").keys() == ({"secret"}, set())
+    assert Settings(api_keys_file=tmp_path / "keys").keys() == {"secret": FULL}
 
 
 def test_a_key_cannot_be_both_full_and_read_only() -> None:
-    with pytest.raises(StartError, match="both"):
+    with pytest.raises(StartError, match="with other rights"):
         Settings(api_keys="same", read_api_keys="same").keys()
 
 
@@ -71,7 +72,22 @@ def test_a_key_setting_without_a_key_does_not_open_the_service(tmp_path: Path) -
         Settings(api_keys=" ,").keys()
     with pytest.raises(StartError, match="CROSSLET_READ_API_KEYS is set but holds no key"):
         Settings(read_api_keys=",").keys()
-    assert Settings(api_keys="", read_api_keys="").keys() == (set(), set())
+    assert Settings(api_keys="", read_api_keys="").keys() == {}
+
+
+def test_a_key_file_has_entries_as_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("one write=shop\ntwo\n")
+    settings = Settings(api_keys="two", api_keys_file=tmp_path / "keys")
+    assert settings.keys() == {"one": Grant(frozenset(), frozenset({"shop"})), "two": FULL}
+    with pytest.raises(StartError, match="with other rights"):
+        Settings(api_keys="one", api_keys_file=tmp_path / "keys").keys()
+
+
+def test_metrics_are_open_unless_a_key_reaches_some() -> None:
+    asked = ["a", "a, b read=*", "a, b read=shop"]
+    assert [Settings(api_keys=keys).metrics_need_no_key for keys in asked] == [True, True, False]
+    assert Settings(read_api_keys="a").metrics_need_no_key
+    assert Settings(api_keys="b read=shop", metrics_open=True).metrics_need_no_key
 
 
 def test_printing_the_settings_shows_no_key() -> None:

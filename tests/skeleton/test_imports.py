@@ -36,11 +36,11 @@ ARROWS = {
     },
     "service.documents": {
         *("service.blending", "service.invisible", "service.process.files", "service.spelling"),
-        "service.model.confidence",
+        *("service.keys", "service.model.confidence"),
     },
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
-        *("service.blending", "service.process", "service.runtime", "service.api.schemas"),
+        *("service.keys", "service.blending", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
     "service.documents.readers": {

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import RuntimeDependency, while_connected
 from service.api.routes.openapi import answers
 from service.documents.milvus.address import EMBEDDED
@@ -142,7 +142,7 @@ async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
     ),
     summary="Back up the documents",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.ALL, strict=True)
 async def back_up(request: Request, runtime: RuntimeDependency) -> Response:
     """A copy of all documents at one moment, while others read and write them. Takes no body. One at a time."""
     if runtime.settings.index != EMBEDDED:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import Embedder, EmbedderDependency, cost_headers, one_or_listed
 from service.api.responses import json_response
 from service.api.routes.openapi import inference
@@ -29,7 +29,7 @@ AS_COHERE: dict[str, Any] = {"response_model": CohereEmbedResponse, "responses":
 
 
 @router.post("/v2/embed", summary="Embed texts, as Cohere does", **AS_COHERE)
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def cohere_embed(body: CohereEmbedRequest, request: Request, embedder: EmbedderDependency) -> Response:
     """Drop-in for Cohere's clients: change the base URL."""
     batch = await _embed(body, embedder)
@@ -37,7 +37,7 @@ async def cohere_embed(body: CohereEmbedRequest, request: Request, embedder: Emb
 
 
 @router.post("/v1/embed", summary="Embed texts, as Cohere's first version does", **AS_COHERE)
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def cohere_embed_v1(body: CohereEmbedRequest, request: Request, embedder: EmbedderDependency) -> Response:
     """The same; without `embedding_types`, `embeddings` is a list of vectors."""
     batch = await _embed(body, embedder)

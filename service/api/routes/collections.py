@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from fastapi.routing import APIRoute
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import RuntimeDependency
 from service.api.responses import fields_of, json_response
 from service.api.routes import documents, search
@@ -36,9 +36,9 @@ NAMED = [Depends(_documented)]
 
 
 @router.get("", response_model=CollectionsOut, responses=answers(401, 422, 429, 503), summary="List collections")
-@Policy(Access.READ, strict=True)
+@Policy(Access.READ, Reach.REACHED, strict=True)
 async def list_collections(runtime: RuntimeDependency) -> Response:
-    """Every collection with its documents and the memory of its index; the default one first."""
+    """Every collection that the key reaches, with its documents and the memory of its index; the default one first."""
     return json_response({"collections": await runtime.read(described, runtime)})
 
 
@@ -46,10 +46,10 @@ async def list_collections(runtime: RuntimeDependency) -> Response:
     "/{collection}",
     dependencies=NAMED,
     response_model=CollectionInfo,
-    responses=answers(401, 404, 422, 429, 503),
+    responses=answers(401, 403, 404, 422, 429, 503),
     summary="Read a collection",
 )
-@Policy(Access.READ, strict=True)
+@Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def get_collection(runtime: RuntimeDependency) -> Response:
     """One collection."""
     return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
@@ -62,7 +62,7 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
     responses=answers(*BODY_ERRORS, 403, 409, 503, 507),
     summary="Make or set up a collection",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True)
 async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency) -> Response:
     """Say what the collection takes of documents with their own fields; it is made if there is none.
 
@@ -84,19 +84,22 @@ async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency)
     responses=answers(401, 403, 404, 422, 503, 507),
     summary="Drop a collection",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True)
 async def drop_collection(runtime: RuntimeDependency) -> Response:
     """Remove a collection with all its documents. The default one stays."""
     name = runtime.collection_name
-    return json_response({"dropped": name, "documents": await runtime.write(runtime.collections.drop, name)})
+    documents = await runtime.write(runtime.collections.drop, name)
+    runtime.metrics.forget(name)
+    return json_response({"dropped": name, "documents": documents})
 
 
 def described(runtime: Runtime) -> list[dict[str, object]]:
-    """Describe every collection, for /collections and /info. Blocks."""
+    """Describe every collection that the request reaches, for /collections and /info. Blocks."""
     collections = []
     for name, index in runtime.collections.named().items():
-        with suppress(NotFound):  # it was dropped meanwhile
-            collections.append(_described(name, index))
+        if runtime.grant.may_read(name):
+            with suppress(NotFound):  # it was dropped meanwhile
+                collections.append(_described(name, index))
     return collections
 
 

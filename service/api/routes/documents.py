@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 
 from service.api.document_writing import patch_own_fields, split_documents, write_documents
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import Embedder, EmbedderDependency, RuntimeDependency, cost_headers, receive_nothing
 from service.api.responses import dump_json, dumped_response, fields_of, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
@@ -65,7 +65,7 @@ async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
     summary="Insert or replace documents",
     openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
-@Policy(Access.WRITE, strict=True, lines=put_lines)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True, lines=put_lines)
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -103,8 +103,8 @@ async def put_documents(
     return json_response(answer, headers=cost_headers(written.cost))
 
 
-@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
-@Policy(Access.READ, strict=True)
+@router.get("", response_model=DocumentsPage, responses=answers(401, 403, 422, 429, 503), summary="List documents")
+@Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -147,9 +147,12 @@ async def list_documents(
 
 
 @router.post(
-    "/count", response_model=CountDocumentsResponse, responses=answers(*BODY_ERRORS, 503), summary="Count documents"
+    "/count",
+    response_model=CountDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 403, 503),
+    summary="Count documents",
 )
-@Policy(Access.READ, strict=True)
+@Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
     check_facets(body.facets, runtime)
@@ -162,7 +165,7 @@ async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependenc
     responses=answers(*BODY_ERRORS, 403, 503, 507),
     summary="Remove several documents",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True)
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """Remove documents by id, or all that match a filter."""
     if body.ids is not None:
@@ -175,9 +178,12 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 
 # `path`: an id may hold slashes.
 @router.get(
-    "/{document_id:path}", response_model=DocumentOut, responses=answers(401, 404, 429, 503), summary="Read a document"
+    "/{document_id:path}",
+    response_model=DocumentOut,
+    responses=answers(401, 403, 404, 429, 503),
+    summary="Read a document",
 )
-@Policy(Access.READ, strict=True)
+@Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _id_in(request))
@@ -192,7 +198,7 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
     responses=inference(403, 404, 409, 507),
     summary="Change a document's metadata",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True)
 async def patch_document(
     request: Request,
     document_id: DocumentIdInPath,
@@ -207,7 +213,7 @@ async def patch_document(
     id_ = _id_in(request)
     change = partial(patched, patch=body.metadata, max_bytes=runtime.settings.max_body_bytes)
     if await runtime.own_fields() is None:
-        revision, cost = await runtime.write(runtime.collection.update_metadata, id_, change), None
+        revision, cost = await runtime.update_metadata(id_, change), None
     else:
         revision, cost = await patch_own_fields(id_, change, embedder=embedder, runtime=runtime)
     if revision is None:
@@ -221,7 +227,7 @@ async def patch_document(
     responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
-@Policy(Access.WRITE, strict=True)
+@Policy(Access.WRITE, Reach.COLLECTION, strict=True)
 async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
     deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])

@@ -8,7 +8,7 @@ so both tasks of huggingface_hub's InferenceClient work without a setting.
 from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, cost_headers, one_or_listed
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
@@ -21,7 +21,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -35,7 +35,7 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     responses=inference(example=[[0.1, -0.2]]),
     summary="Embed or compare texts",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
     """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
     if isinstance(body, SimilarityRequest):

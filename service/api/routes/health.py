@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.api.access import BEARER
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import RuntimeDependency
 from service.api.responses import fields_of, json_response
 from service.api.routes.collections import described
@@ -15,6 +15,7 @@ from service.api.routes.openapi import answers
 from service.api.schemas.info import (
     ConfidenceInfo,
     InfoResponse,
+    KeyInfo,
     Limits,
     ReportInfo,
     RerankerInfo,
@@ -22,8 +23,10 @@ from service.api.schemas.info import (
     StatusResponse,
 )
 from service.documents.milvus.address import EMBEDDED
+from service.documents.names import DEFAULT_NAME
 from service.documents.report_file import read_summary
 from service.errors import NotReady
+from service.keys import FULL, READ_ONLY, Grant, Quota
 from service.model.spaces import stored_as
 from service.runtime import Runtime
 from service.version import VERSION
@@ -59,11 +62,11 @@ async def ready(runtime: RuntimeDependency) -> Response:
 @metrics_router.get(
     "/metrics",
     response_class=Response,
-    responses=answers(401, content=METRICS_CONTENT),
+    responses=answers(401, 403, content=METRICS_CONTENT),
     dependencies=[BEARER],
     summary="Prometheus metrics",
 )
-@Policy(Access.METRICS)
+@Policy(Access.METRICS, Reach.ALL)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
     # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
@@ -77,13 +80,15 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Describe the service",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.REACHED)
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings = runtime.manifest, runtime.settings
     collections = await runtime.read(described, runtime)
-    index = {name: value for name, value in collections[0].items() if name != "name"}
-    index["report"] = await runtime.read(_report, runtime)
+    default, index = next((one for one in collections if one["name"] == DEFAULT_NAME), None), None
+    if default is not None:
+        index = {name: value for name, value in default.items() if name != "name"}
+        index["report"] = await runtime.read(_report, runtime)
     return json_response(
         {
             "model": manifest.name,
@@ -103,9 +108,23 @@ async def info(runtime: RuntimeDependency) -> Response:
             "limits": fields_of(settings, *Limits.model_fields),
             "index": index,
             "collections": collections,
+            "key": _key(runtime.grant),
             "version": VERSION,
         }
     )
+
+
+def _key(grant: Grant) -> dict[str, object] | None:
+    """Return what a key of some collections, or with limits, may do; None: everything, or reading everything."""
+    if grant in {FULL, READ_ONLY}:
+        return None
+    quota = grant.quota or Quota()
+    names = {
+        name: None if allowed is None else sorted(allowed)
+        for name, allowed in vars(grant).items()
+        if name in KeyInfo.model_fields
+    }
+    return names | fields_of(quota, "max_documents", "max_bytes")
 
 
 def _report(runtime: Runtime) -> dict[str, object] | None:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
 from service.api.responses import json_response
 from service.api.routes.openapi import answers, inference
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api", tags=["embeddings"], route_class=JsonRoute)
 
 
 @router.post("/embed", response_model=OllamaEmbedResponse, responses=inference(), summary="Embed texts, as Ollama does")
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -> Response:
     """Drop-in for Ollama's clients: change the host. Vectors have norm 1, as Ollama's."""
     texts = [body.input] if isinstance(body.input, str) else body.input
@@ -42,7 +42,7 @@ async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -
     responses=inference(),
     summary="Embed one text, as Ollama did first",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed_prompt(body: OllamaPromptRequest, embedder: EmbedderDependency) -> Response:
     """The same for one text. Differs from Ollama: this vector has norm 1, too."""
     batch = await embedder.embed([body.prompt], body, name="prompt", place=one_or_listed("prompt", body.prompt))
@@ -50,7 +50,7 @@ async def ollama_embed_prompt(body: OllamaPromptRequest, embedder: EmbedderDepen
 
 
 @router.get("/tags", response_model=OllamaModels, responses=answers(401), summary="List the model, as Ollama does")
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def list_ollama_models(runtime: RuntimeDependency) -> Response:
     """The served model. The other routes accept any name."""
     manifest = runtime.manifest
@@ -74,7 +74,7 @@ async def list_ollama_models(runtime: RuntimeDependency) -> Response:
 
 
 @router.get("/version", response_model=OllamaVersion, responses=answers(401), summary="Name the version")
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def ollama_version() -> Response:
     """The version of crosslet."""
     return json_response({"version": VERSION})

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastapi import APIRouter, Path, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import Embedder, EmbedderDependency, Place, RuntimeDependency, cost_headers, one_or_listed
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
@@ -55,7 +55,7 @@ AS_OPENAI: dict[str, Any] = {
 
 @router.post("/embeddings", **AS_OPENAI)  # for clients whose base URL lacks /v1
 @router.post("/v1/embeddings", **AS_OPENAI)
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -130,7 +130,7 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
     responses=answers(401, error=OpenAIErrorResponse),
     summary="List the model, as OpenAI does",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def list_models(runtime: RuntimeDependency) -> Response:
     """The served model, also by a name with "embed": menus list no other. `/v1/embeddings` accepts any name."""
     manifest = runtime.manifest
@@ -143,7 +143,7 @@ async def list_models(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, error=OpenAIErrorResponse),
     summary="Describe the model, as OpenAI does",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
     name, names = model.removesuffix("/"), _names_of(runtime.manifest)

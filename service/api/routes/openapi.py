@@ -11,7 +11,7 @@ Responses = dict[int | str, dict[str, Any]]
 DESCRIPTIONS: dict[int | str, str] = {
     400: "The body is not JSON, or the path has a control character.",
     401: "No key, or an unknown one.",
-    403: "A read-only key, or a page of another origin, may neither change nor back up documents.",
+    403: "The key does not reach these documents, or may only read; or a page of another origin asks for a change.",
     404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
     409: "The collection has documents, or it or the document changed meanwhile.",

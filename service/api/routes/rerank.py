@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.ranking import check_cut, rank
 from service.api.request import EmbedderDependency
 from service.api.responses import json_response
@@ -21,7 +21,7 @@ router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
     responses=inference(example=[{"index": 1, "score": 0.83}], scores=True),
     summary="Put texts in order",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDependency) -> Response:
     """With `texts` as text-embeddings-inference answers, with `documents` as Cohere and Jina do; best first."""
     if isinstance(body, RerankDocuments):
@@ -44,7 +44,7 @@ AS_COHERE: dict[str, Any] = {
 
 @router.post("/v1/rerank", **AS_COHERE)
 @router.post("/v2/rerank", **AS_COHERE)
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def rerank_documents(body: RerankDocuments, request: Request, embedder: EmbedderDependency) -> Response:
     """Drop-in for clients of Cohere and Jina: change the base URL."""
     if body.max_tokens_per_doc:

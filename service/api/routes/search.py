@@ -13,11 +13,13 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.highlights import Highlights, highlighted
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import (
     Embedder,
     EmbedderDependency,
+    RequestFacts,
     RuntimeDependency,
+    SearchFacts,
     cost_headers,
     one_or_listed,
     while_connected,
@@ -42,8 +44,8 @@ ALL_LANGUAGES = "all"  # the threshold for queries of any language
 router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
-@router.post("/search", response_model=SearchResponse, responses=inference(scores=True), summary="Find documents")
-@Policy(Access.READ, strict=True)
+@router.post("/search", response_model=SearchResponse, responses=inference(403, scores=True), summary="Find documents")
+@Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -83,6 +85,7 @@ async def search(
         preferred=preferred,
         unsure=unsure,
         started_at=started_at,
+        facts=request.state.facts,
     )
 
     def find(top_k: int, options: ResultOptions) -> list[Matches]:
@@ -151,6 +154,7 @@ def _as_json(
     preferred: list[str | None] | None,
     unsure: str | None,
     started_at: float,
+    facts: RequestFacts,
 ) -> bytes:
     """Return the answer for the matches of each query. Blocks."""
     wanted: set[str] = {*body.include}
@@ -181,7 +185,11 @@ def _as_json(
         del others["count"]
     if body.min_score == "auto":
         others["min_score"] = min_score
-    others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
+    took_s = time.monotonic() - started_at
+    others["took_ms"] = round(took_s * 1000, 2)
+    if not body.typing:  # an unfinished word finds nothing at times
+        is_empty, is_slow = not body.offset and not any(matches), took_s >= runtime.settings.slow_search_s
+        facts.search = SearchFacts(runtime.collection_name, is_empty, is_slow)
     return b'{"results":%b,%b' % (lists, dump_json(others)[1:])
 
 

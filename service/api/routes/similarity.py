@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, cost_headers
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
@@ -31,7 +31,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     responses=inference(example=[0.83]),
     summary="Compare texts",
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: of one sentence and many, of pairs, or of each text on the left and each on the right."""
     inputs, options = body.inputs, body.parameters or ComparisonOptions()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, Place, one_or_listed
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import INFERENCE_ERRORS, Responses, answers
@@ -30,7 +30,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/tokenize", response_model=list[list[TokenOut]], responses=answered([[TOKEN]]), summary="Split into tokens"
 )
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def tokenize(body: TokenizeRequest, embedder: EmbedderDependency) -> Response:
     """The tokens of each text, none of them cut off. A text without a prompt has as many as the model reads."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -65,7 +65,7 @@ def _token_lists(encoder: Encoder, texts: Sequence[str], *, add_special_tokens: 
 
 
 @router.post("/decode", response_model=list[str], responses=answered(["A guitar."]), summary="Join tokens to texts")
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def decode(body: DecodeRequest, embedder: EmbedderDependency) -> Response:
     """The text of each list of this model's token ids."""
     lists = body.ids if isinstance(body.ids, list) else [body.ids]

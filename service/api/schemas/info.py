@@ -106,6 +106,15 @@ class IndexInfo(SearchedInfo):
     report: ReportInfo | None = described("The last `crosslet index report`; null: none.", None)
 
 
+class KeyInfo(BaseModel):
+    """What the request's key reaches (CROSSLET_API_KEYS)."""
+
+    read: list[str] | None = described("Collections it reads, with those of `write`; null: all.", ["manuals"])
+    write: list[str] | None = described("Collections it changes; null: all.", ["shop"])
+    max_documents: int | None = described("Most documents of these together; null: no limit.", 1000)
+    max_bytes: int | None = described("Most bytes of their ids, texts and metadata; null: no limit.", 5_000_000)
+
+
 class CollectionInfo(SearchedInfo):
     """A named set of documents, and the index over it."""
 
@@ -173,11 +182,14 @@ class InfoResponse(BaseModel):
         "What scores pairs (CROSSLET_RERANKER); null: the model's cosines do.", None
     )
     limits: Limits = described("The limits in force.", {"max_texts": 512, "max_top_k": 1000})
-    index: IndexInfo = described(
-        "Where documents of the default collection are searched, and how many.",
+    index: IndexInfo | None = described(
+        "Where documents of the default collection are searched, and how many; null: the key does not reach it.",
         {"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0, "report": None},
     )
-    collections: list[CollectionInfo] = described("The same for every collection, `default` first.", [SHOP])
+    collections: list[CollectionInfo] = described(
+        "The same for every collection that the key reaches, `default` first.", [SHOP]
+    )
+    key: KeyInfo | None = described("What a key of some collections, or with limits, may do; null: no such key.", None)
     version: str = described("Version of crosslet.", "0.1.0")
 
 
@@ -190,7 +202,7 @@ class StatusResponse(BaseModel):
 class CollectionsOut(BaseModel):
     """All collections."""
 
-    collections: list[CollectionInfo] = described("By age, `default` first.", [SHOP])
+    collections: list[CollectionInfo] = described("Those that the key reaches, by age, `default` first.", [SHOP])
 
 
 class PutCollectionRequest(Strict):

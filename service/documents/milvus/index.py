@@ -12,7 +12,7 @@ from itertools import groupby
 
 import numpy as np
 
-from service.documents.document import Document, Page, StoredDocument, Vectors
+from service.documents.document import Document, Page, StoredDocument, Vectors, bytes_of
 from service.documents.filters import Facet, to_condition
 from service.documents.interface import (
     DEFAULTS,
@@ -64,6 +64,7 @@ WAIT_S = (0.1, 0.4)  # between them, times how many there were
 MARK_S = 60
 ROWS_A_CALL = 128  # to stay far below Milvus' message limit of 64 MB
 LATEST = 2**63 - 1
+MAX_COUNTED_CHARS = 4_000_000  # of a page, while bytes are counted
 
 
 class MilvusIndex(DocumentIndex):
@@ -128,6 +129,18 @@ class MilvusIndex(DocumentIndex):
 
     def is_chunked(self, wanted: bool | None) -> bool:
         return wanted is not False
+
+    last_change = None
+
+    def content_bytes(self) -> int:
+        """Documents that other services add meanwhile may be missing."""
+        size_bytes, row = 0, 0
+        while True:
+            page = self.page(PageRequest(after_row=row, limit=MAX_ROWS, max_chars=MAX_COUNTED_CHARS))
+            size_bytes += sum(map(bytes_of, page.documents))
+            if page.next_row is None:
+                return size_bytes
+            row = page.next_row
 
     def check_room(self, documents: Sequence[Document]) -> None:
         """Do nothing: Milvus refuses a write when it is full."""

@@ -295,6 +295,12 @@ class Snapshot(FieldReader):
         """Return the number of documents."""
         return int(self._setting("documents"))
 
+    def content_bytes(self) -> int:
+        """Return the bytes of all ids, texts and metadata."""
+        sizes = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("id", "text", "metadata"))
+        query = f"SELECT coalesce(sum({sizes}), 0) FROM documents WHERE collection = ?"  # noqa: S608 - constants
+        return int(self._all(query, self.number)[0][0])
+
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said."""

@@ -381,3 +381,31 @@ def test_typing_looks_for_words_that_begin_so(serve: Serve) -> None:
     assert_refused(
         client.post("/search", json={"like": "other", "typing": True}), 422, "Validation", "like has no words"
     )
+
+
+def test_empty_and_slow_searches_count_by_collection(serve: Serve) -> None:
+    def counts() -> dict[str, float]:
+        lines = [line.split() for line in client.get("/metrics").text.splitlines() if "_searches_total{" in line]
+        return {name.removeprefix("crosslet_").replace("_total", ""): float(value) for name, value in lines}
+
+    client = serve(slow_search_s=1000)
+    put(client, {"id": "a", "text": TEXTS[1]})
+    assert counts() == {}
+    search(client, query=TEXTS[1])
+    search(client, query=TEXTS[8], min_score=1)
+    search(client, queries=[TEXTS[1], "nowhere"], mode="keywords")  # one finds it
+    search(client, query=TEXTS[1], top_k=1, offset=1)  # the page after the last
+    search(client, query="nowhere", mode="keywords", typing=True)
+    assert client.post("/search", json={"query": ""}).status_code == 422
+    default = {'searches{collection="default"}': 4, 'empty_searches{collection="default"}': 1}
+    assert counts() == default | {'slow_searches{collection="default"}': 0}
+    assert client.put("/collections/shop/documents", json={"documents": [{"id": "a", "text": "b"}]}).status_code == 200
+    client.post("/collections/shop/search", json={"query": "nowhere", "mode": "keywords"})
+    assert counts()['empty_searches{collection="shop"}'] == 1
+    assert client.delete("/collections/shop").status_code == 200
+    assert counts() == default | {'slow_searches{collection="default"}': 0}
+    assert client.post("/collections/nowhere/search", json={"query": "a"}).status_code == 404
+    assert "nowhere" not in client.get("/metrics").text
+    slow = serve(slow_search_s=1e-9)
+    search(slow, query=TEXTS[1])
+    assert 'crosslet_slow_searches_total{collection="default"} 1.0' in slow.get("/metrics").text.splitlines()
