@@ -27,6 +27,7 @@ from service.cli.table import print_json, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreError, StoreInUse
+from service.keys import key_for
 from service.model.artifact import load_manifest
 from service.settings import Settings
 
@@ -357,8 +358,8 @@ def _keep(recalibration: "Recalibration | None", collection: str, settings: Sett
         raise StartError("nothing is kept: the questions say neither how many have an answer nor which are right")
     url = service_url(settings.documents_path) if settings.index == EMBEDDED else None
     if url is not None:
-        full, _ = settings.keys()
-        with ServiceClient(url, collection=collection, key=min(full, default=None)) as client:
+        key = key_for(collection, settings.keys(), write=True)
+        with ServiceClient(url, collection=collection, key=key) as client:
             client.recalibrate(recalibration)
     else:
         manifest = load_manifest(settings.model)

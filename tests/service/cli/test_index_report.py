@@ -273,7 +273,9 @@ def test_questions_recalibrate_a_collection(
     parser = Loaded()
     parser.feed(page)
     assert (parser.open, parser.loaded) == ([], [])
-    with live_service(model, tmp_path / "data") as client:
+    monkeypatch.setenv("CROSSLET_API_KEYS", "sesame write=default, other read=*")
+    with live_service(model, tmp_path / "data", api_keys="sesame write=default, other read=*") as client:
+        client.headers["authorization"] = "Bearer sesame"
         kept = client.get("/collections/default").json()["confidence"]
         assert kept == asked["recalibration"]
         write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}] * 25)
