@@ -176,5 +176,5 @@ def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> di
         for name, scorer in scorers.items():
             for metric, value in score_ranking(ranking_set, scorer(ranking_set)).items():
                 scores[name][metric][label] = value
-            logger.info("measured %s: %s, %d queries", name, label, len(ranking_set))
+            logger.info("measured %s: %s, %d queries", name.strip("_") or "the model", label, len(ranking_set))
     return scores
