@@ -24,6 +24,7 @@ from service.engine.scorers import PairScorer
 from service.errors import InvalidInput
 from service.runtime import Runtime
 
+USUAL_RERANK_K = 20  # reading more costs much and gains little (docs/guide/rerank.md)
 FEWER = "send fewer queries, or a smaller rerank_k: the re-ranker reads the text of each, whatever include says"
 
 
@@ -43,24 +44,30 @@ class Reranked:
         return headers
 
 
-def check_rerank(body: SearchRequest, runtime: Runtime, *, wanted: int) -> None:
-    """wanted: how many of the best results are needed.
+def rerank_k_of(body: SearchRequest, runtime: Runtime, *, wanted: int) -> int:
+    """Return how many documents the re-ranker reads for each query.
 
-    Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
+    Args:   wanted: how many of the best results are needed.
+    Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may.
+    """
     if runtime.reranker is None:
         raise InvalidInput("rerank is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out")
     limits = runtime.settings
-    if body.rerank_k < wanted:
+    rerank_k = body.rerank_k
+    if rerank_k is None:
+        rerank_k = max(wanted, min(USUAL_RERANK_K, limits.max_top_k))
+    if rerank_k < wanted:
         needed = "sort_k is" if body.sort_k else "top_k is" if body.sort else "offset and top_k together are"
-        raise InvalidInput(f"rerank_k is {body.rerank_k}, {needed} {wanted}: re-rank at least as many")
-    if body.rerank_k > limits.max_top_k:
-        raise InvalidInput(f"rerank_k is {body.rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
-    pairs = len(body.queries or [body.query]) * body.rerank_k
+        raise InvalidInput(f"rerank_k is {rerank_k}, {needed} {wanted}: re-rank at least as many")
+    if rerank_k > limits.max_top_k:
+        raise InvalidInput(f"rerank_k is {rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
+    pairs = len(body.queries or [body.query]) * rerank_k
     if pairs > limits.max_texts:
         raise InvalidInput(
-            f"queries times rerank_k are {pairs}; the re-ranker reads {limits.max_texts} pairs for a request "
-            "(CROSSLET_MAX_TEXTS)"
+            f"queries times rerank_k, {rerank_k}, are {pairs}; the re-ranker reads {limits.max_texts} pairs for a "
+            "request (CROSSLET_MAX_TEXTS)"
         )
+    return rerank_k
 
 
 def candidates(options: ResultOptions) -> ResultOptions:
@@ -76,7 +83,7 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
     Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
     reranker, weight = embedder.runtime.reranker, embedder.runtime.settings.rerank_weight
-    assert reranker is not None  # noqa: S101 - `check_rerank`
+    assert reranker is not None  # noqa: S101 - `rerank_k_of`
     scorer = PairScorer(reranker)
     queries = [body.query] if body.query is not None else (body.queries or [])
     candidates_N = [match for matches in found for match in matches]

@@ -140,7 +140,11 @@ class SearchRequest(Strict):
         "Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is loaded.",
         default=False,
     )
-    rerank_k: Whole = described("How many documents the re-ranker reads.", default=50, ge=1)
+    rerank_k: Whole | None = optional(
+        "How many documents the re-ranker reads; default: the larger of 20 and what the page needs, offset + top_k.",
+        50,
+        ge=1,
+    )
     prompt_name: PromptName = None
     input_type: InputType = None
 
