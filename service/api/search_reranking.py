@@ -96,18 +96,20 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
     ]
     batch = await embedder.compute(pairs, place=lambda position: f"document {candidates_N[position].document.id}:")
     score_N, preference_N = np.array([(match.score, match.preference) for match in candidates_N], np.float64).T
-    reranked_N = with_reranker(score_N, scorer.raw(batch.scores_P1), weight)
+    own_N = scorer.raw(batch.scores_P1)
+    reranked_N = with_reranker(score_N, own_N, weight)
     if weight == "alone":
         reranked_N = reranked_N + preference_N  # the search's score, which has it, does not count
-    scores = iter(reranked_N.tolist())
+    scores, own_scores = iter(reranked_N.tolist()), iter(own_N.tolist())
     pages = []
     for matches in found:
         score_of = [next(scores) for _ in matches]
+        own_of = [next(own_scores) for _ in matches]
         best = sorted(range(len(matches)), key=lambda at: -score_of[at])[:depth]
         if body.sort:
             best.sort()  # as they were found
         kept = best[body.offset : body.offset + body.top_k]
-        page = Matches(dataclasses.replace(matches[at], score=score_of[at]) for at in kept)
+        page = Matches(dataclasses.replace(matches[at], score=score_of[at], reranker_score=own_of[at]) for at in kept)
         page.total, page.is_counted = matches.total, matches.is_counted
         if matches.evidence is not None and len(matches):
             first = matches[max(range(len(matches)), key=score_of.__getitem__)]

@@ -241,7 +241,10 @@ SEARCH = Subcommand(
             help="how many documents it reads (default: 20, or the page)",
         ),
         argument(
-            "--include", type=_names, metavar="NAME,..", help="of text, metadata, passage, ranks, vector, withheld"
+            "--include",
+            type=_names,
+            metavar="NAME,..",
+            help="of text, metadata, passage, ranks, reranker_score, vector, withheld",
         ),
         argument(
             "--url",

@@ -260,6 +260,8 @@ def _result(match: Match, wanted: set[str], highlights: Highlights | None) -> di
         result["metadata"] = document.metadata
     if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
+    if "reranker_score" in wanted:
+        result["reranker_score"] = match.reranker_score
     if highlights is not None:
         result["highlights"] = highlights
     if match.vector_D is not None:

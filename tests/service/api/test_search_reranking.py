@@ -64,6 +64,15 @@ def test_alone_the_rerankers_scores_are_those_of_the_search(serve: Serve, tiny_r
     assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
 
 
+def test_the_rerankers_own_score_can_be_included(client: TestClient, tiny_reranker: Path) -> None:
+    reranker = Reranker.load(tiny_reranker)
+    results = search(client, query=QUERY, top_k=8, rerank=True, include=["reranker_score"])
+    own = [reranker.score(reranker.tokenize(QUERY, TEXTS[int(one["id"])])) for one in results]
+    assert [one["reranker_score"] for one in results] == own
+    response = client.post("/search", json={"query": QUERY, "include": ["reranker_score"]})
+    assert_refused(response, 422, "Validation", "reranker_score", "send rerank")
+
+
 def test_only_rerank_k_documents_are_read(client: TestClient, tiny_reranker: Path) -> None:
     nearest = search(client, query=QUERY, top_k=3)
     results = search(client, query=QUERY, top_k=3, rerank=True, rerank_k=3)
