@@ -1,6 +1,7 @@
 """Prints how fast a re-ranker scores the passages of one query, beside sentence-transformers' CrossEncoder.
 
 python -m benchmarks.rerank [--checkpoint DIR] [--cores 1] [--rounds 5]     minutes; writes nothing
+python -m benchmarks.rerank --artifact models/reranker                      seconds; milliseconds by length
 
 Without a checkpoint of a cross-encoder: a random one of 12 layers, H=384. All contenders have the same weights, the
 same pairs and the same cores, each in a process of its own; rounds go from one to the next. Medians.
@@ -29,6 +30,7 @@ Pairs = list[tuple[str, str]]
 Score = Callable[[Pairs], list[float]]
 QUERY_TOKENS = 12
 BATCH = 32  # CrossEncoder's own default
+LENGTHS = (50, 100, 150, 200, 256)  # tokens of a pair
 NEARLY_LINEAR = 1e-3  # tanh(x) of such x is x, but for 3e-7 of it
 
 
@@ -95,7 +97,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passages", type=int, default=50)
     parser.add_argument("--tokens", type=int, default=100, help="of each passage")
+    parser.add_argument("--artifact", type=Path, help="only measure this re-ranker, by the length of a pair")
     options = parser.parse_args()
+    if options.artifact is not None:
+        by_length(options.artifact, cores=options.cores, rounds=options.rounds)
+        return
     with tempfile.TemporaryDirectory(prefix="crosslet-rerank-") as scratch:
         checkpoint = options.checkpoint or random_checkpoint(Path(scratch) / "checkpoint")
         artifact, peer = Path(scratch) / "artifact", Path(scratch) / "peer"
@@ -103,6 +109,27 @@ def main() -> None:
         export(checkpoint, artifact, pairs)
         write_cross_encoder(checkpoint, peer)
         measure(artifact, peer, pairs, cores=options.cores, rounds=options.rounds, tokens=options.tokens)
+
+
+def by_length(artifact: Path, *, cores: int, rounds: int) -> None:
+    """Print what a pair takes one thread, by its tokens."""
+    from service.model.reranker import PairTokens, Reranker
+    from training.system.device import describe_hardware
+
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    reranker, draw = Reranker.load(artifact), random.Random(0)
+    words = parity_words()
+    tokens = {length: reranker.tokenize("a", " ".join(draw.choices(words, k=length))).input_ids for length in LENGTHS}
+    times_ms: dict[int, list[float]] = {length: [] for length in LENGTHS}
+    for _ in range(rounds * 10):
+        for length, ids in tokens.items():
+            began = time.perf_counter()
+            reranker.score(PairTokens(ids[:length], length))
+            times_ms[length].append(1000 * (time.perf_counter() - began))
+    print(f"{describe_hardware()}; artifact {reranker.manifest.fingerprint}, medians of {rounds * 10}\n")
+    print("| tokens | ms a pair |\n|--:|--:|")
+    for length, ids in tokens.items():
+        print(f"| {len(ids[:length])} | {statistics.median(times_ms[length]):.1f} |")
 
 
 def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int, tokens: int) -> None:
@@ -195,12 +222,10 @@ def random_checkpoint(folder: Path) -> Path:
 
 def make_pairs(checkpoint: Path, passages: int, tokens: int) -> Pairs:
     """One query with passages of random words, each of `tokens` tokens or a few more."""
-    from export.parity import PARITY_TEXTS
     from training.reranking.checkpoint import load_cross_encoder
 
     _, tokenizer, _ = load_cross_encoder(checkpoint)
-    words = [word for texts in PARITY_TEXTS.values() for text in texts for word in text.split()]
-    draw = random.Random(0)
+    words, draw = parity_words(), random.Random(0)
 
     def text(length: int) -> str:
         chosen: list[str] = []
@@ -210,6 +235,13 @@ def make_pairs(checkpoint: Path, passages: int, tokens: int) -> Pairs:
 
     query = text(QUERY_TOKENS)
     return [(query, text(tokens)) for _ in range(passages)]
+
+
+def parity_words() -> list[str]:
+    """Words of many languages."""
+    from export.parity import PARITY_TEXTS
+
+    return [word for texts in PARITY_TEXTS.values() for text in texts for word in text.split()]
 
 
 def export(checkpoint: Path, artifact: Path, pairs: Pairs) -> None:

@@ -17,7 +17,7 @@ import httpx
 
 from benchmarks.endurance.process import ServiceProcess, running_service
 from benchmarks.endurance.wire import HOST
-from export.evaluation.search import Query, SearchSet, read_search
+from training.evaluation.search import Query, SearchSet, read_search
 
 SET = Path(__file__).parents[1] / "training" / "evaluation" / "bundled" / "search"
 MIB = 2**20

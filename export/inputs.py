@@ -11,7 +11,7 @@ from export.errors import BadRequest
 from export.gate import StsPair
 from training.errors import EvaluationError
 from training.reranking.collection import Texts
-from training.reranking.ranking import RankingSet
+from training.reranking.ranking import RankingSet, pools_in
 from training.reranking.readers import read_jsonl
 from training.system.text_files import text_lines
 
@@ -73,8 +73,8 @@ def read_questions(path: Path) -> RankingSet:
         collection = read_jsonl(path)
     except (EvaluationError, OSError) as exc:
         raise BadRequest(f"{exc} (--questions)") from exc
-    languages = _first([question.texts for question in collection.questions]), _first(collection.passages)
-    questions = RankingSet.of(collection, *languages)
+    languages = _first([question.texts for question in collection.questions])
+    questions = RankingSet.of(collection, languages, pools_in(collection, _first(collection.passages)))
     if all(len(row) == len(own) for row, own in zip(questions.candidates, questions.positives, strict=True)):
         raise BadRequest(f"{path} has no question with a passage that does not answer it (--questions)")
     return questions

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from service.blending import Weight, with_reranker
 from service.errors import ArtifactError
@@ -62,8 +63,8 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
     )
 
 
-def served_reranker(folder: Path) -> Scorer:
-    """The scorer of an artifact, on as many threads as there are CPUs; a score is the same on each.
+def served_reranker(folder: Path) -> tuple[Scorer, str]:
+    """The scorer of an artifact, and its name; on as many threads as there are CPUs, a score is the same on each.
 
     Raises: EvaluationError: the folder is no whole artifact of a re-ranker.
     """
@@ -72,17 +73,20 @@ def served_reranker(folder: Path) -> Scorer:
     except ArtifactError as exc:
         raise EvaluationError(str(exc)) from exc
 
+    name = reranker.manifest.name
+
     def score(query: str, passage: str) -> np.float32:
         return np.float32(reranker.score(reranker.tokenize(query, passage)))
 
     def score_candidates(ranking_set: RankingSet) -> QueryScores:
+        rows = zip(ranking_set.queries, ranking_set.candidates, strict=True)
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return [
                 np.array(list(pool.map(partial(score, query), (ranking_set.passages[index] for index in row))))
-                for query, row in zip(ranking_set.queries, ranking_set.candidates, strict=True)
+                for query, row in tqdm(rows, total=len(ranking_set), desc=name, unit="query")
             ]
 
-    return score_candidates
+    return score_candidates, f"{name} ({reranker.manifest.fingerprint})"
 
 
 def is_served_reranker(folder: Path) -> bool:

@@ -107,13 +107,20 @@ def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
     folder = Path(options.model)
     if is_cross_encoder(folder):
         model, tokenizer, facts = load_cross_encoder(folder)
-        own: Scorer = CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
+        own: Scorer = CrossEncoderScorer(
+            model.to(pick_device()), tokenizer, max_length=facts.max_length, bar=facts.name
+        )
+        name = f"{facts.name} ({folder})"
     else:
-        own = served_reranker(folder)
+        own, name = served_reranker(folder)
     if options.baseline is None:
+        logger.info("re-ranker %s reads all candidates", name)
         return {"": own, "_bm25": bm25}
     encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
-    first = BiEncoderScorer(each_text_once(encoder.encode_query), each_text_once(encoder.encode_document))
+    encoders = [each_text_once(encode, bar=encoder.name) for encode in (encoder.encode_query, encoder.encode_document)]
+    first = BiEncoderScorer(*encoders)
+    reads = "all candidates" if options.rerank_k is None else f"the first {options.rerank_k} of the baseline"
+    logger.info("re-ranker %s reads %s; baseline %s (%s)", name, reads, encoder.name, encoder.revision)
     if options.rerank_k is not None:
         scores = probabilities(own) if isinstance(own, CrossEncoderScorer) else own
         own = two_stage_scorer(first, scores, options.rerank_k, options.rerank_weight)

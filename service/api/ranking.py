@@ -22,7 +22,7 @@ from service.runtime import Runtime, Steps
 class Ranking:
     """The scores of a request's passages, in the request's order.
 
-    scores_N: in [0, 1].  raw_N: before they were mapped to [0, 1].
+    scores_N: in [0, 1].  raw_N: before they were mapped to [0, 1].  reranker_N: the re-ranker's own, if wanted.
     batch: the cost; `truncated` holds positions of passages.
     is_query_cut: whether a model read only part of the query.
     ranked_by: the name of what scored.
@@ -33,12 +33,17 @@ class Ranking:
     batch: EncodedBatch
     is_query_cut: bool
     ranked_by: str
+    reranker_N: ScoreArray | None = None
 
     @property
     def order(self) -> list[int]:
         """Positions, best first; equal scores keep their order."""
         best_first: list[int] = np.argsort(-self.scores_N, kind="stable").tolist()
         return best_first
+
+    def own_score(self, position: int) -> dict[str, float]:
+        """Return what an answer says of the re-ranker's own score of a passage: nothing, unless it is wanted."""
+        return {} if self.reranker_N is None else {"reranker_score": float(self.reranker_N[position])}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -86,15 +91,27 @@ def check_cut(runtime: Runtime, tokens: int, *, windows: bool) -> None:
 
 
 async def rank(
-    embedder: Embedder, query: str, passages: Sequence[str], *, name: str, truncate: bool, windows: bool
+    embedder: Embedder,
+    query: str,
+    passages: Sequence[str],
+    *,
+    name: str,
+    truncate: bool,
+    windows: bool,
+    reranker_scores: bool,
 ) -> Ranking:
     """Score passages with the loaded models; a score never depends on the other passages. An empty one is the last.
 
     Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
+            reranker_scores: whether the re-ranker's own are wanted, too.
     Raises: InvalidInput: also where all passages are empty.
             TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
     place, scoring = one_or_listed(name, passages), embedder.runtime.scoring
+    if reranker_scores and scoring.pairs is None:
+        raise InvalidInput(
+            "reranker_scores is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out"
+        )
     embedder.check([query], name="query", place=one_or_listed("query", query))
     embedder.check(passages, name=name, place=place, may_be_empty=any(passages))
     if windows:  # to cut them, whole passages are tokenised
@@ -115,9 +132,17 @@ async def rank(
     inputs = [text for part in read for text in part.inputs]
     batch = await embedder.compute(inputs, place=place_of, truncate=truncate)
     cut = {owners[position] for position in batch.truncated}
-    scores_N, raw_N = scoring.scores([part.best(batch, len(passages)) for part in read])
+    best = [part.best(batch, len(passages)) for part in read]
+    scores_N, raw_N = scoring.scores(best)
     batch = dataclasses.replace(batch, truncated=tuple(sorted(owner for owner in cut if owner is not None)))
-    return Ranking(scores_N, raw_N, batch, is_query_cut=None in cut or batch.is_query_cut, ranked_by=scoring.name)
+    return Ranking(
+        scores_N,
+        raw_N,
+        batch,
+        is_query_cut=None in cut or batch.is_query_cut,
+        ranked_by=scoring.name,
+        reranker_N=best[-1] if reranker_scores else None,  # the last of the scorers
+    )
 
 
 def _whole_passages(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:

@@ -24,6 +24,7 @@ from service.engine.scorers import PairScorer
 from service.errors import InvalidInput
 from service.runtime import Runtime
 
+USUAL_RERANK_K = 20  # reading more costs much and gains little (docs/guide/rerank.md)
 FEWER = "send fewer queries, or a smaller rerank_k: the re-ranker reads the text of each, whatever include says"
 
 
@@ -43,24 +44,30 @@ class Reranked:
         return headers
 
 
-def check_rerank(body: SearchRequest, runtime: Runtime, *, wanted: int) -> None:
-    """wanted: how many of the best results are needed.
+def rerank_k_of(body: SearchRequest, runtime: Runtime, *, wanted: int) -> int:
+    """Return how many documents the re-ranker reads for each query.
 
-    Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
+    Args:   wanted: how many of the best results are needed.
+    Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may.
+    """
     if runtime.reranker is None:
         raise InvalidInput("rerank is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out")
     limits = runtime.settings
-    if body.rerank_k < wanted:
+    rerank_k = body.rerank_k
+    if rerank_k is None:
+        rerank_k = max(wanted, min(USUAL_RERANK_K, limits.max_top_k))
+    if rerank_k < wanted:
         needed = "sort_k is" if body.sort_k else "top_k is" if body.sort else "offset and top_k together are"
-        raise InvalidInput(f"rerank_k is {body.rerank_k}, {needed} {wanted}: re-rank at least as many")
-    if body.rerank_k > limits.max_top_k:
-        raise InvalidInput(f"rerank_k is {body.rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
-    pairs = len(body.queries or [body.query]) * body.rerank_k
+        raise InvalidInput(f"rerank_k is {rerank_k}, {needed} {wanted}: re-rank at least as many")
+    if rerank_k > limits.max_top_k:
+        raise InvalidInput(f"rerank_k is {rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
+    pairs = len(body.queries or [body.query]) * rerank_k
     if pairs > limits.max_texts:
         raise InvalidInput(
-            f"queries times rerank_k are {pairs}; the re-ranker reads {limits.max_texts} pairs for a request "
-            "(CROSSLET_MAX_TEXTS)"
+            f"queries times rerank_k, {rerank_k}, are {pairs}; the re-ranker reads {limits.max_texts} pairs for a "
+            "request (CROSSLET_MAX_TEXTS)"
         )
+    return rerank_k
 
 
 def candidates(options: ResultOptions) -> ResultOptions:
@@ -76,7 +83,7 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
     Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
     reranker, weight = embedder.runtime.reranker, embedder.runtime.settings.rerank_weight
-    assert reranker is not None  # noqa: S101 - `check_rerank`
+    assert reranker is not None  # noqa: S101 - `rerank_k_of`
     scorer = PairScorer(reranker)
     queries = [body.query] if body.query is not None else (body.queries or [])
     candidates_N = [match for matches in found for match in matches]
@@ -89,18 +96,20 @@ async def reranked(body: SearchRequest, found: Sequence[Matches], embedder: Embe
     ]
     batch = await embedder.compute(pairs, place=lambda position: f"document {candidates_N[position].document.id}:")
     score_N, preference_N = np.array([(match.score, match.preference) for match in candidates_N], np.float64).T
-    reranked_N = with_reranker(score_N, scorer.raw(batch.scores_P1), weight)
+    own_N = scorer.raw(batch.scores_P1)
+    reranked_N = with_reranker(score_N, own_N, weight)
     if weight == "alone":
         reranked_N = reranked_N + preference_N  # the search's score, which has it, does not count
-    scores = iter(reranked_N.tolist())
+    scores, own_scores = iter(reranked_N.tolist()), iter(own_N.tolist())
     pages = []
     for matches in found:
         score_of = [next(scores) for _ in matches]
+        own_of = [next(own_scores) for _ in matches]
         best = sorted(range(len(matches)), key=lambda at: -score_of[at])[:depth]
         if body.sort:
             best.sort()  # as they were found
         kept = best[body.offset : body.offset + body.top_k]
-        page = Matches(dataclasses.replace(matches[at], score=score_of[at]) for at in kept)
+        page = Matches(dataclasses.replace(matches[at], score=score_of[at], reranker_score=own_of[at]) for at in kept)
         page.total, page.is_counted = matches.total, matches.is_counted
         if matches.evidence is not None and len(matches):
             first = matches[max(range(len(matches)), key=score_of.__getitem__)]

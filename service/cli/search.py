@@ -234,9 +234,17 @@ SEARCH = Subcommand(
         argument("--sort-k", type=positive, metavar="N", help="how many of the best are sorted (default: --top-k)"),
         argument("--facets", type=_names, metavar="FIELD,..", help="count the documents by these fields' values"),
         argument("--rerank", action="store_true", help="order the best by the re-ranker, too (CROSSLET_RERANKER)"),
-        argument("--rerank-k", type=positive, metavar="N", help="how many documents it reads (default: 50)"),
         argument(
-            "--include", type=_names, metavar="NAME,..", help="of text, metadata, passage, ranks, vector, withheld"
+            "--rerank-k",
+            type=positive,
+            metavar="N",
+            help="how many documents it reads (default: 20, or the page)",
+        ),
+        argument(
+            "--include",
+            type=_names,
+            metavar="NAME,..",
+            help="of text, metadata, passage, ranks, reranker_score, vector, withheld",
         ),
         argument(
             "--url",

@@ -86,6 +86,7 @@ class Match:
     vector_D: of norm 1, if wanted.  group: if results are grouped.
     words: terms that were looked for, the rarer the heavier, if wanted.
     row: the engine's number of the document.
+    reranker_score: the re-ranker's own, in [0, 1]; None: it read none.
     """
 
     score: float | None
@@ -98,6 +99,7 @@ class Match:
     preference: float = 0.0
     words: Mapping[str, float] | None = None
     row: int = 0
+    reranker_score: float | None = None
 
 
 class Matches(list[Match]):

@@ -7,7 +7,9 @@ import logging
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from training.config.parsing import ConfigModel, build
 from training.config.run import Seed
@@ -15,29 +17,27 @@ from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.runner import DONE, fingerprints, run_steps, share_steps
 from training.pipeline.summary import pairs_seen
-from training.reranking.config import MonoPositives, RerankConfig, Strategy
+from training.reranking.config import MixBy, RerankConfig, Strategy
 from training.reranking.data import RerankData
 from training.reranking.job import RerankRun, read_scores
 
 logger = logging.getLogger(__name__)
 KIND = "reranker-study"
 STRATEGIES: tuple[Strategy, ...] = ("merged", "cascade", "mixed")
-OTHER_MONO_POSITIVES: dict[MonoPositives, tuple[str, MonoPositives]] = {  # of the run -> the seventh cell, its value
-    "paraphrases": ("XPI without paraphrases + mixed", "none"),
-    "none": ("XPI with paraphrases + mixed", "paraphrases"),
-}
+OTHER_MIX: dict[MixBy, MixBy] = {"pair": "question", "question": "pair"}
+BaseName = Annotated[str, Field(pattern=r"^[\w.-]+$")]  # part of a folder's name
 StudyScores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
 
 
 class StudySpec(ConfigModel):
-    """A study. `run`: the configuration with XPI; `strategy` and `xpi` are varied."""
+    """A study. `run`: the configuration with XPI; `strategy`, `xpi`, `mix_by` and `base` are varied."""
 
     kind: Literal["reranker-study"]
     title: str
     run: RerankConfig
     margin: float = 1.0  # points of MRR under which a difference is noise
     seeds: list[Seed] | None = None  # each trains all cells; None: run.seed alone
-    both_mono_positives: bool = False  # a seventh cell: XPI + mixed with the other value of xpi.mono_positives
+    bases: dict[BaseName, str] = Field(default={})  # such as mBERT: its folder; trains mixed, and XPI + mixed, on it
 
 
 @dataclass(frozen=True)
@@ -106,24 +106,25 @@ def study_cells(spec: StudySpec, data: Path, out: Path, load_model: LoadModel = 
 
 
 def _configs(spec: StudySpec) -> dict[str, RerankConfig]:
-    """Cell -> its configuration, in the order of the paper's table; the other `mono_positives` is last."""
+    """Cell -> its configuration, in the order of the paper's table; then the other `mix_by` and the other bases."""
     configs = {
         strategy if xpi is None else f"XPI + {strategy}": spec.run.model_copy(update={"strategy": strategy, "xpi": xpi})
         for xpi, strategy in product((None, spec.run.xpi), STRATEGIES)
     }
-    if spec.both_mono_positives and spec.run.xpi is not None:
-        name, value = OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
-        xpi = spec.run.xpi.model_copy(update={"mono_positives": value})
-        configs[name] = spec.run.model_copy(update={"strategy": "mixed", "xpi": xpi})
+    configs[f"mixed by {OTHER_MIX[spec.run.mix_by]}"] = configs["mixed"].model_copy(
+        update={"mix_by": OTHER_MIX[spec.run.mix_by]}
+    )
+    for base, folder in spec.bases.items():
+        configs |= {
+            f"{name}, {base}": configs[name].model_copy(update={"base": folder}) for name in ("mixed", "XPI + mixed")
+        }
     return configs
 
 
-def mono_positives_pair(spec: StudySpec) -> tuple[str, str] | None:
-    """The cells of XPI + mixed with paraphrases and without; None: only one of them is trained."""
-    if not spec.both_mono_positives or spec.run.xpi is None:
-        return None
-    own, (other, value) = "XPI + mixed", OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
-    return (other, own) if value == "paraphrases" else (own, other)
+def mixes(spec: StudySpec) -> tuple[str, str]:
+    """The cells that are mixed by pair and by question."""
+    own, other = "mixed", f"mixed by {OTHER_MIX[spec.run.mix_by]}"
+    return (own, other) if spec.run.mix_by == "pair" else (other, own)
 
 
 def _folder(label: str) -> str:

@@ -11,8 +11,9 @@ from training.config.parsing import ConfigModel, build, read_yaml
 from training.config.run import AboveZero, Beta, Count, Seed, StageConfig, Terms
 
 MIN_LENGTH = 16  # tokens of a pair
-Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]  # training.reranking.readers
+Format = Literal["jsonl", "squad", "tsv", "parallel", "insurance"]  # training.reranking.readers
 Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
+MixBy = Literal["pair", "question"]
 MonoPositives = Literal["paraphrases", "none"]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -143,6 +144,8 @@ class RerankConfig(ConfigModel):
     base: str = "intfloat/multilingual-e5-small"  # a folder (our student, too), a package's model or a hub name
     body: BodyConfig | None = None  # None: all of the base
     strategy: Strategy = "mixed"
+    # of strategy mixed. pair: a question's negatives come in both languages, as in the paper's Fig. 3; question: in one
+    mix_by: MixBy = "pair"
     max_length: Annotated[int, Field(ge=MIN_LENGTH)] = 256  # tokens of query and passage; not printed
     xpi: XpiConfig | None = None  # None: without
     xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn

@@ -173,7 +173,7 @@ class RerankData:
             negatives = find_negatives(collection, settings, encoder=encoder, seed=config.seed)
             pairs += aligned_pairs(collection, negatives, first=questions)
             questions += len(collection.questions)
-        stages = stages_of(config.strategy, pairs, config.languages, seed=config.seed)
+        stages = stages_of(config.strategy, pairs, config.languages, seed=config.seed, mix_by=config.mix_by)
         empty = [number for number, stage in enumerate(stages, start=1) if len(stage) < 2]
         if empty:
             raise CorpusError(f"stage {empty[0]} of {config.strategy} has no pair to train on")

@@ -108,7 +108,9 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
     negatives = config.negatives.model_dump() | {"encoder": teacher_identity(encoder) if encoder else None}
-    settings = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
+    settings: dict[str, Any] = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
+    if config.strategy == "mixed":
+        settings["mix_by"] = config.mix_by
     return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})
 
 

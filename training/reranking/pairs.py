@@ -24,7 +24,7 @@ import numpy as np
 
 from training.errors import CorpusError
 from training.reranking.collection import Texts
-from training.reranking.config import Strategy, XpiConfig
+from training.reranking.config import MixBy, Strategy, XpiConfig
 
 Couple = tuple[str, str]  # languages of query and passage
 T = TypeVar("T")
@@ -33,7 +33,7 @@ MAX_TRIES = 100  # draws of a negative: sentences that repeat are rare
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A query and a passage, each in all its languages. `question`: pairs of one question are mixed alike."""
+    """A query and a passage, each in all its languages. `question`: its number."""
 
     question: int
     query: Texts
@@ -62,14 +62,14 @@ class TextPair:
 
 
 def stages_of(
-    strategy: Strategy, pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int
+    strategy: Strategy, pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int, mix_by: MixBy = "pair"
 ) -> list[list[TextPair]]:
     """Return the pairs of each stage; their total is the same for each strategy.
 
     merged: one stage, D_l1 and D_l2 together. cascade: D_l1, then D_l2. mixed: one stage, `mixed`.
     """
     if strategy == "mixed":
-        return [mixed(pairs, languages, seed=seed)]
+        return [mixed(pairs, languages, seed=seed, mix_by=mix_by)]
     by_language = cascade(pairs, languages, seed=seed)
     return by_language if strategy == "cascade" else [[pair for stage in by_language for pair in stage]]
 
@@ -88,24 +88,29 @@ def cascade(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int
     return list(stages.values())
 
 
-def mixed(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) -> list[TextPair]:
-    """Each query in each language; for half of the questions every second of these gets the passage's translation.
+def mixed(
+    pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int, mix_by: MixBy = "pair"
+) -> list[TextPair]:
+    """Each pair in each language of its query; half of the pairs get the passage's translation in every second one.
 
-    For the other half it is the others that do. With two languages and M pairs in each: half of the l1 queries get the
+    For the other half it is the others that do. With two languages and M pairs in each: half of the l1 pairs get the
     passage in l2 and their l2 counterparts stay l2, the other half stays l1 and its counterparts get l1; M pairs are in
-    one language and M in two.
+    one language and M in two (Fig. 3).
+
+    Args: mix_by: what the halves are made of; with "question" all pairs of a question are mixed alike.
     """
     generator = np.random.default_rng((seed, 1))
-    questions = list(dict.fromkeys(pair.question for pair in pairs))
-    first_half = {questions[index] for index in generator.permutation(len(questions))[: len(questions) // 2]}
+    unit_of_pair = [pair.question for pair in pairs] if mix_by == "question" else list(range(len(pairs)))
+    units = list(dict.fromkeys(unit_of_pair))
+    first_half = {units[index] for index in generator.permutation(len(units))[: len(units) // 2]}
     mixed_pairs = []
-    for pair in pairs:
+    for unit, pair in zip(unit_of_pair, pairs, strict=True):
         common = pair.common(languages)
         if not common:
             mixed_pairs += [pair.in_languages(couple) for couple in _any_couple(pair, languages, generator)]
         for number, language in enumerate(common):
             others = [translation for translation in common if translation != language]
-            stays = not others or number % 2 == int(pair.question in first_half)
+            stays = not others or number % 2 == int(unit in first_half)
             mixed_pairs.append(pair.in_languages((language, language if stays else _drawn(others, generator))))
     return mixed_pairs
 

@@ -36,25 +36,24 @@ class RankingSet:
 
     @classmethod
     def of(
-        cls, collection: Collection, query_languages: Sequence[str | None], passage_languages: Sequence[str | None]
+        cls, collection: Collection, query_languages: Sequence[str | None], pools: Iterable[Mapping[int, str]]
     ) -> RankingSet:
         """Take each text in one language; None: the text is left out. So are unanswered queries.
 
         An unanswered query has no positive among its candidates, like 375 of the 2,000 of InsuranceQA's test set.
+
+        Args: pools: of each question, its candidates and the language that each comes in.
         """
-        kept = [index for index, language in enumerate(passage_languages) if language is not None]
-        new_index = {old: new for new, old in enumerate(kept)}
-        passages = [collection.passages[index][str(passage_languages[index])] for index in kept]
-        ranking_set = cls([], passages, [], [])
-        for question, language in zip(collection.questions, query_languages, strict=True):
-            old = kept if question.candidates is None else question.candidates
-            candidates = np.array([new_index[index] for index in old if index in new_index], dtype=np.int64)
-            positives = frozenset(new_index[index] for index in question.positives if index in new_index)
-            positives &= frozenset(candidates.tolist())
+        new_index: dict[tuple[int, str], int] = {}  # a passage in a language -> its place in the set
+        ranking_set = cls([], [], [], [])
+        for question, language, pool in zip(collection.questions, query_languages, pools, strict=True):
+            candidates = {index: new_index.setdefault((index, name), len(new_index)) for index, name in pool.items()}
+            positives = frozenset(candidates[index] for index in question.positives if index in candidates)
             if language is not None and positives:
                 ranking_set.queries.append(question.texts[language])
-                ranking_set.candidates.append(candidates)
+                ranking_set.candidates.append(np.array([*candidates.values()], dtype=np.int64))
                 ranking_set.positives.append(positives)
+        ranking_set.passages.extend(collection.passages[index][name] for index, name in new_index)
         return ranking_set
 
     def __len__(self) -> int:
@@ -119,22 +118,43 @@ def measures(grades: Sequence[float]) -> dict[str, float]:
 
 
 def mixed_test_set(collection: Collection, languages: Sequence[str], *, seed: int) -> RankingSet:
-    """Make the paper's test set: each query's language by a coin toss, each language the same share of the passages.
+    """Make the paper's test set: each query's language by a coin toss, each language the same share of its candidates.
 
-    A text that lacks its language comes in one that it has; without any it is left out.
+    A collection that is ranked whole is dealt once, a question's own candidates for this question. A text that lacks
+    its language comes in one that it has; without any it is left out.
     """
 
     def available(texts: Texts, number: int) -> str | None:
         return next((language for language in (languages[number], *languages) if language in texts), None)
 
     generator = np.random.default_rng((seed, 2))
+
+    def dealt(candidates: Sequence[int]) -> dict[int, str]:
+        numbers = (generator.permutation(len(candidates)) % len(languages)).tolist()
+        chosen = {
+            index: available(collection.passages[index], number)
+            for index, number in zip(candidates, numbers, strict=True)
+        }
+        return {index: language for index, language in chosen.items() if language is not None}
+
     tossed = [int(generator.integers(len(languages))) for _ in collection.questions]
-    dealt = (generator.permutation(len(collection.passages)) % len(languages)).tolist()
+    whole = dealt(range(len(collection.passages)))
     return RankingSet.of(
         collection,
         [available(question.texts, number) for question, number in zip(collection.questions, tossed, strict=True)],
-        [available(passage, number) for passage, number in zip(collection.passages, dealt, strict=True)],
+        (whole if question.candidates is None else dealt(question.candidates) for question in collection.questions),
     )
+
+
+def pools_in(collection: Collection, passage_languages: Sequence[str | None]) -> list[Mapping[int, str]]:
+    """Return each question's candidates, each passage in one language; None: it is left out."""
+    whole = {index: language for index, language in enumerate(passage_languages) if language is not None}
+    return [
+        whole
+        if question.candidates is None
+        else {index: whole[index] for index in question.candidates if index in whole}
+        for question in collection.questions
+    ]
 
 
 def set_in_languages(collection: Collection, query_language: str, passage_language: str) -> RankingSet:
@@ -142,7 +162,9 @@ def set_in_languages(collection: Collection, query_language: str, passage_langua
     return RankingSet.of(
         collection,
         [query_language if query_language in question.texts else None for question in collection.questions],
-        [passage_language if passage_language in passage else None for passage in collection.passages],
+        pools_in(
+            collection, [passage_language if passage_language in texts else None for texts in collection.passages]
+        ),
     )
 
 
@@ -176,5 +198,5 @@ def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> di
         for name, scorer in scorers.items():
             for metric, value in score_ranking(ranking_set, scorer(ranking_set)).items():
                 scores[name][metric][label] = value
-            logger.info("measured %s: %s, %d queries", name, label, len(ranking_set))
+            logger.info("measured %s: %s, %d queries", name.strip("_") or "the model", label, len(ranking_set))
     return scores

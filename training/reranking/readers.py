@@ -2,7 +2,6 @@
 
 jsonl      a question a line: query, positives (or positive), negatives, qlang, plang (or language), id
 squad      SQuAD's JSON (MLQA, XQuAD, BiPaR, JaQuAD ..), one file for each language or couple of languages
-mkqa       MKQA's JSON lines: a question's queries and answers by language
 tsv        XQuAD's queries.<lang>.tsv and passages.<lang>.tsv, or BiPaR's queries_full.tsv, passages_full.tsv, qrels.tsv
 parallel   a source of parallel text, en-<lang>.tsv: a few lines in a row are a passage, one of them its question
 insurance  InsuranceQA v2 (Feng et al. 2015) and its Chinese translation (insuranceqa-corpus-zh), see `read_insurance`
@@ -138,30 +137,6 @@ def _squad_rows(file: Path) -> Iterator[tuple[str, str, str]]:
                         yield str(question["id"]), question["question"], paragraph["context"]
     except (ValueError, KeyError, TypeError) as exc:
         raise EvaluationError(f"{file} is not of SQuAD's layout: data, paragraphs, context, qas ({exc!r})") from exc
-
-
-def read_mkqa(path: Path) -> Collection:
-    """Read each question's answer, in its first spelling, as a passage. Questions without an answer are left out."""
-    builder = CollectionBuilder()
-    for row in parse_lines(path, _mkqa_row, "a JSON object with example_id, queries and answers"):
-        answers = {
-            language: spellings[0]["text"]
-            for language, spellings in row["answers"].items()
-            if spellings and isinstance(spellings[0].get("text"), str) and spellings[0]["text"]
-        }
-        queries = {"en": row["query"], **row["queries"]} if isinstance(row.get("query"), str) else row["queries"]
-        if answers and queries:
-            builder.question(row["example_id"], queries, [builder.passage(answers)])
-    return builder.build()
-
-
-def _mkqa_row(line: str) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict) or not all(isinstance(row.get(key), dict) for key in ("queries", "answers")):
-        raise ValueError("lacks queries or answers")
-    if "example_id" not in row:
-        raise ValueError("lacks example_id")
-    return row
 
 
 def read_tsv(folder: Path) -> Collection:
@@ -310,7 +285,6 @@ def _files_by_language(folder: Path, stem: str) -> list[tuple[str, Path]]:
 READERS: dict[Format, Callable[[Path], Collection]] = {
     "jsonl": read_jsonl,
     "squad": read_squad,
-    "mkqa": read_mkqa,
     "tsv": read_tsv,
     "parallel": read_parallel,
     "insurance": read_insurance,

@@ -75,7 +75,8 @@ def calibration_pairs(config: RerankConfig, data: RerankData) -> list[tuple[str,
         step = max(1, -(-len(collection.questions) // CALIBRATION_QUESTIONS))
         few = collection.with_questions(collection.questions[::step])
         pairs = aligned_pairs(few, random_negatives(few, 1, seed=config.seed))
-        pairs_read += [(pair.query, pair.passage) for pair in mixed(pairs, config.languages, seed=config.seed)]
+        mixed_pairs = mixed(pairs, config.languages, seed=config.seed, mix_by=config.mix_by)
+        pairs_read += [(pair.query, pair.passage) for pair in mixed_pairs]
     return list(dict.fromkeys(pairs_read))
 
 

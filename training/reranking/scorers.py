@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from training.evaluation.retrieval import bm25_scores
@@ -24,15 +27,23 @@ class CrossEncoderScorer:
 
     In float32 a pair's score does not depend on its company, but for the last bits of a sum.
 
-    Args: bf16: multiply in bf16 where the hardware can, for speed while training.
+    Args:
+        bf16: multiply in bf16 where the hardware can, for speed while training.
+        bar: name of a progress bar; None: without.
     """
 
     def __init__(
-        self, model: CrossEncoder, tokenizer: PreTrainedTokenizerFast, *, max_length: int, bf16: bool = False
+        self,
+        model: CrossEncoder,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        max_length: int,
+        bf16: bool = False,
+        bar: str | None = None,
     ) -> None:
         self.model = model.eval()
         self.tokenizer = PairTokenizer(tokenizer, max_length=max_length)
-        self.bf16 = bf16
+        self.bf16, self.bar = bf16, bar
 
     def __call__(self, ranking_set: RankingSet) -> QueryScores:
         """Score each query's candidates."""
@@ -44,10 +55,13 @@ class CrossEncoderScorer:
     def scores(self, queries: list[str], passages: list[str]) -> NDArray[np.float32]:
         """Logits of pairs, (N,) float32, in their order."""
         chunks = range(0, len(queries), CHUNK)
-        parts = [self._chunk(queries[start : start + CHUNK], passages[start : start + CHUNK]) for start in chunks]
+        with tqdm(total=len(queries), desc=self.bar, unit="pair", disable=self.bar is None) as bar:
+            parts = [
+                self._chunk(queries[start : start + CHUNK], passages[start : start + CHUNK], bar) for start in chunks
+            ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
 
-    def _chunk(self, queries: list[str], passages: list[str]) -> NDArray[np.float32]:
+    def _chunk(self, queries: list[str], passages: list[str], bar: tqdm[NoReturn]) -> NDArray[np.float32]:
         store = self.tokenizer.store(queries, passages)
         order = np.argsort(store.lengths, kind="stable").astype(np.int32)
         device = next(self.model.parameters()).device
@@ -58,6 +72,7 @@ class CrossEncoderScorer:
             ids_BL, mask_BL = store.batch(rows, max_length=self.tokenizer.max_length)
             with torch.inference_mode(), autocast(device) if self.bf16 else torch.autocast(device.type, enabled=False):
                 logit_N[rows] = self.model(ids_BL.to(device), mask_BL.to(device)).float().cpu().numpy()
+            bar.update(len(rows))
         return logit_N
 
 

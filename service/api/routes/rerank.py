@@ -29,7 +29,9 @@ async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDepend
     ranking = await rank(embedder, body.query, body.texts, name="texts", **body.reading)
     scores: list[float] = (ranking.raw_N if body.raw_scores else ranking.scores_N).tolist()
     content = [
-        {"index": index, "score": scores[index]} | ({"text": body.texts[index]} if body.return_text else {})
+        {"index": index, "score": scores[index]}
+        | ranking.own_score(index)
+        | ({"text": body.texts[index]} if body.return_text else {})
         for index in ranking.order[: body.top_n]
     ]
     return json_response(content, headers=ranking.headers)
@@ -60,6 +62,7 @@ async def rerank_documents(body: RerankDocuments, request: Request, embedder: Em
         "model": ranking.ranked_by,
         "results": [
             {"index": index, "relevance_score": scores[index]}
+            | ranking.own_score(index)
             | ({"document": {"text": body.documents[index]}} if body.return_documents else {})
             for index in ranking.order[: body.top_n]
         ],

@@ -27,7 +27,7 @@ from service.api.request import (
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
 from service.api.schemas.search import AUTO, Prefer, SearchRequest, SearchResponse
-from service.api.search_reranking import candidates, check_rerank, reranked
+from service.api.search_reranking import candidates, rerank_k_of, reranked
 from service.documents.document import Vectors
 from service.documents.filters import to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
@@ -58,6 +58,7 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
+    rerank_k = rerank_k_of(body, runtime, wanted=depth_of(body)) if body.rerank else None
     unsure = _why_unsure(body, runtime)
     options = ResultOptions(
         offset=body.offset,
@@ -69,7 +70,7 @@ async def search(
         metadata="metadata" in body.include,
         vector="vector" in body.include,
         words="highlights" in body.include,
-        compared=0 if unsure is not None else body.rerank_k if body.rerank else COMPARED,
+        compared=0 if unsure is not None else rerank_k or COMPARED,
         max_chars=MAX_ANSWER_BYTES,
         timeout_s=runtime.settings.request_timeout_s,
     )
@@ -95,8 +96,8 @@ async def search(
         looking_up = runtime.read(lambda: as_json(find(depth_of(body), options)))
         return dumped_response(await while_connected(request, looking_up), headers=cost_headers(batch))
     best, marks, marking = None, None, None
-    if body.rerank:
-        candidates_ = await while_connected(request, runtime.read(find, body.rerank_k, candidates(options)))
+    if rerank_k is not None:
+        candidates_ = await while_connected(request, runtime.read(find, rerank_k, candidates(options)))
         best = await reranked(body, candidates_, embedder, depth=depth_of(body))
     matches = best.matches if best else await while_connected(request, runtime.read(find, depth_of(body), options))
     if options.words:
@@ -110,8 +111,6 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
     runtime.collections.of(runtime.collection_name)
     check_facets(body.facets, runtime)
     limit, wanted, paged = runtime.settings.max_top_k, depth_of(body), body.offset + body.top_k
-    if body.rerank:
-        check_rerank(body, runtime, wanted=wanted)
     named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {paged}"
     if is_filter_alone(body):
         wanted = body.top_k  # its pages may go on to the last document
@@ -272,6 +271,8 @@ def _result(match: Match, wanted: set[str], highlights: Highlights | None) -> di
         result["metadata"] = document.metadata
     if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
+    if "reranker_score" in wanted:
+        result["reranker_score"] = match.reranker_score
     if highlights is not None:
         result["highlights"] = highlights
     if match.vector_D is not None:

@@ -8,6 +8,7 @@ from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
 
 QUERY = "Wer spielt Gitarre?"
+OWN_SCORE = "The re-ranker's own score in [0, 1], with `reranker_scores`."
 PASSAGES = ["The stock market fell.", "A man is playing a guitar."]
 
 
@@ -38,6 +39,10 @@ class RerankOptions(Truncation):
         default=False,
     )
 
+    reranker_scores: Flag | None = described(
+        "Whether each result also has the re-ranker's own score; refused where none is loaded.", default=False
+    )
+
     @model_validator(mode="after")
     def _keeps_beginnings(self) -> Self:
         if self.keeps_end:
@@ -48,7 +53,11 @@ class RerankOptions(Truncation):
     @property
     def reading(self) -> dict[str, bool]:
         """The options as `rank` takes them; null means the default."""
-        return {"truncate": self.may_cut, "windows": bool(self.windows)}
+        return {
+            "truncate": self.may_cut,
+            "windows": bool(self.windows),
+            "reranker_scores": bool(self.reranker_scores),
+        }
 
 
 class RerankTexts(RerankOptions):
@@ -108,6 +117,7 @@ class RankedText(BaseModel):
     index: int = described("Position in `texts`.", 1)
     score: float = described("In [0, 1]; with `raw_scores` in [-1, 1], or a logit.", 0.83)
     text: str | None = optional("The text, with `return_text`.", PASSAGES[1])
+    reranker_score: float | None = optional(OWN_SCORE, 0.97)
 
 
 class RankedDocument(BaseModel):
@@ -115,6 +125,7 @@ class RankedDocument(BaseModel):
 
     index: int = described("Position in `documents`.", 1)
     relevance_score: float = described("In [0, 1].", 0.83)
+    reranker_score: float | None = optional(OWN_SCORE, 0.97)
     document: RerankDocument | None = optional("The document, with `return_documents`.", {"text": PASSAGES[1]})
 
 

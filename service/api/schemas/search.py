@@ -129,9 +129,11 @@ class SearchRequest(Strict):
         "Return no results if `confidence` is lower; default: CROSSLET_MIN_CONFIDENCE, which is off.", 0.8
     )
     language: str | None = optional("ISO code of the query's language, for min_score and prefer auto.", "de")
-    include: Listed[Literal["text", "metadata", "ranks", "vector", "passage", "highlights", "withheld"]] = described(
+    include: Listed[
+        Literal["text", "metadata", "ranks", "vector", "passage", "highlights", "reranker_score", "withheld"]
+    ] = described(
         "What to return with each id and score. With its text a document in passages also has its passage. withheld: "
-        "results also where `min_confidence` is not reached.",
+        "results also where `min_confidence` is not reached. reranker_score: only with `rerank`.",
         ["text"],
         default=["text", "metadata"],
     )
@@ -140,7 +142,11 @@ class SearchRequest(Strict):
         "Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is loaded.",
         default=False,
     )
-    rerank_k: Whole = described("How many documents the re-ranker reads.", default=50, ge=1)
+    rerank_k: Whole | None = optional(
+        "How many documents the re-ranker reads; default: the larger of 20 and what the page needs, offset + top_k.",
+        50,
+        ge=1,
+    )
     prompt_name: PromptName = None
     input_type: InputType = None
 
@@ -156,6 +162,8 @@ class SearchRequest(Strict):
         is_auto = self.prefer is not None and self.prefer.value == AUTO
         if self.language is not None and self.min_score != AUTO and not is_auto:
             raise ValueError("language only chooses what auto of min_score or prefer means; send one, or leave it out")
+        if "reranker_score" in self.include and not self.rerank:
+            raise ValueError("include has reranker_score, but rerank is not true; send rerank, or leave it out")
         if self.typing and self.mode == "dense":
             raise ValueError("typing is true, but mode is dense, which looks for no words; send keywords or hybrid")
         if not queries:
@@ -227,6 +235,7 @@ class SearchResult(BaseModel):
         {"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])},
     )
     ranks: Ranks | None = optional("Its ranks, if included.", {"dense": 2, "keywords": 1})
+    reranker_score: float | None = optional("The re-ranker's own score in [0, 1], if included.", 0.97)
     highlights: list[Highlight] | None = optional(
         "What matched in its text, or in its passage, if included: at most 100 words, and the best sentence.",
         [{"start": 0, "end": 7, "kind": "word"}],

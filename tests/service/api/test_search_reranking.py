@@ -64,10 +64,43 @@ def test_alone_the_rerankers_scores_are_those_of_the_search(serve: Serve, tiny_r
     assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
 
 
+def test_the_rerankers_own_score_can_be_included(client: TestClient, tiny_reranker: Path) -> None:
+    reranker = Reranker.load(tiny_reranker)
+    results = search(client, query=QUERY, top_k=8, rerank=True, include=["reranker_score"])
+    own = [reranker.score(reranker.tokenize(QUERY, TEXTS[int(one["id"])])) for one in results]
+    assert [one["reranker_score"] for one in results] == own
+    response = client.post("/search", json={"query": QUERY, "include": ["reranker_score"]})
+    assert_refused(response, 422, "Validation", "reranker_score", "send rerank")
+
+
 def test_only_rerank_k_documents_are_read(client: TestClient, tiny_reranker: Path) -> None:
     nearest = search(client, query=QUERY, top_k=3)
     results = search(client, query=QUERY, top_k=3, rerank=True, rerank_k=3)
     assert {one["id"] for one in results} == {one["id"] for one in nearest}
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ({}, 20),
+        ({"top_k": 20}, 20),
+        ({"top_k": 15, "offset": 8}, 23),
+        ({"top_k": 3, "sort": [{"even": "asc"}], "sort_k": 24}, 24),
+    ],
+)
+def test_by_default_20_or_the_page_are_read(client: TestClient, body: dict[str, Any], count: int) -> None:
+    put(client, *({"id": f"more/{n}", "text": "a guitar", "metadata": {"even": True}} for n in range(30)))
+
+    def tokens(**others: Any) -> int:
+        return int(client.post("/search", json={"query": QUERY, "rerank": True} | body | others).headers["x-tokens"])
+
+    assert tokens() == tokens(rerank_k=count) < tokens(rerank_k=count + 1)
+
+
+def test_by_default_no_more_than_the_limit_are_read(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, max_top_k=5)
+    put(client, *DOCUMENTS)
+    assert len(search(client, query=QUERY, top_k=5, rerank=True)) == 5
 
 
 def test_filter_and_min_score_hold_before_documents_are_reranked(client: TestClient, tiny_reranker: Path) -> None:
@@ -104,10 +137,12 @@ def test_the_answer_names_the_reranker_and_counts_its_tokens(client: TestClient)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"top_k": 51}, ["rerank_k is 50", "together are 51"]),
-        ({"top_k": 10, "offset": 45}, ["rerank_k is 50", "together are 55"]),
+        ({"rerank_k": 50, "top_k": 51}, ["rerank_k is 50", "together are 51"]),
+        ({"rerank_k": 50, "top_k": 10, "offset": 45}, ["rerank_k is 50", "together are 55"]),
+        ({"top_k": 1001}, ["top_k is 1001", "1000 (CROSSLET_MAX_TOP_K)"]),
+        ({"top_k": 600}, ["times rerank_k, 600", "CROSSLET_MAX_TEXTS"]),
         ({"rerank_k": 1001}, ["rerank_k is 1001", "1000 (CROSSLET_MAX_TOP_K)"]),
-        ({"rerank_k": 600}, ["are 600", "512 pairs", "CROSSLET_MAX_TEXTS"]),
+        ({"rerank_k": 600}, ["rerank_k, 600, are 600", "512 pairs", "CROSSLET_MAX_TEXTS"]),
         ({"rerank_k": 0}, ["rerank_k"]),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.reranking.small import PLACES, THINGS, settings, student_base, translated, write_data
+from tests.training.reranking.small import settings, student_base, write_data
 from training.ablation.__main__ import main
 from training.ablation.document import to_markdown
 from training.ablation.findings import Verdict
@@ -17,11 +17,12 @@ from training.ablation.reranking_report import (
     verdict,
     zero_shot_table,
 )
-from training.ablation.reranking_study import mono_positives_pair, study_cells, study_spec
+from training.ablation.reranking_study import mixes, study_cells, study_spec
 from training.config.parsing import read_yaml
 from training.errors import ConfigError
 from training.reranking.job import RERANKER
 
+MIXED_CELLS = ("mixed", "mixed by question")
 STAGE = {"epochs": 1.0, "batch_size": 8, "learning_rate": 3.0e-3}
 
 
@@ -48,7 +49,7 @@ def as_scores(cell_mrr: dict[str, float], label: str = "xquad") -> dict:
     }
 
 
-def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_trains_seven_cells_and_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, data, out = write_study(tmp_path), write_data(tmp_path / "data"), tmp_path / "out"
     assert train(spec, data, out, "--dry-run") == 0
     assert "XPI + merged: xpi (shared)" not in (plan := capsys.readouterr().out)
@@ -61,7 +62,7 @@ def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pyte
         )
         for folder in (out / "cells").iterdir()
     }
-    assert pairs.keys() == {"merged", "cascade", "mixed", "xpi-merged", "xpi-cascade", "xpi-mixed"}
+    assert pairs.keys() == {"merged", "cascade", "mixed", "xpi-merged", "xpi-cascade", "xpi-mixed", "mixed-by-question"}
     assert len(set(pairs.values())) == 1
     report = (out / "report/report.md").read_text()
     for name, published in INSURANCE_QA.items():
@@ -72,54 +73,54 @@ def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pyte
     assert str(tmp_path) not in report.replace(str(tmp_path / "base"), "")
     capsys.readouterr()
     assert train(spec, data, out, "--dry-run") == 0
-    assert capsys.readouterr().out.count(": done") == 6
+    assert capsys.readouterr().out.count(": done") == 7
 
 
-def test_both_mono_positives_train_a_seventh_cell_and_compare_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_other_mix_and_further_bases_have_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = write_data(tmp_path / "data"), tmp_path / "out"
-    with (data / "parallel/talk/en-xx.tsv").open("a") as talk:  # paraphrases: two sentences, one translation
-        talk.writelines(f"there was a {thing}\t{translated(f'we saw the {thing} {PLACES[0]}')}\n" for thing in THINGS)
-    spec = write_study(tmp_path, keys={"both_mono_positives": True})
+    spec = write_study(tmp_path, keys={"bases": {"mBERT": str(student_base(tmp_path / "mbert", seed=2))}})
     assert train(spec, data, out, "--dry-run") == 0
-    assert "XPI without paraphrases + mixed: xpi, xpr, scores, final" in capsys.readouterr().out
+    plan = capsys.readouterr().out
+    assert "mixed by question: xpr, scores, final" in plan
+    assert "XPI + mixed, mBERT: xpi, xpr, scores, final" in plan
     assert train(spec, data, out) == 0
-    settings = yaml.safe_load((out / "cells/xpi-without-paraphrases-mixed/config.yaml").read_text())
-    assert (settings["strategy"], settings["xpi"]["mono_positives"]) == ("mixed", "none")
-    first, second = (step / "last/model.safetensors" for step in (out / "steps").glob("xpi-*"))
+    by_pair, by_question, other = (
+        yaml.safe_load((out / f"cells/{name}/config.yaml").read_text())
+        for name in ("mixed", "mixed-by-question", "mixed-mbert")
+    )
+    assert (by_pair["mix_by"], by_question["mix_by"]) == ("pair", "question")
+    assert by_pair | {"base": other["base"]} == other
+    first, second = (out / f"cells/{name}/xpr/last/model.safetensors" for name in ("mixed", "mixed-by-question"))
     assert first.read_bytes() != second.read_bytes()
     rows = [line.split(" | ") for line in (out / "report/report.md").read_text().splitlines()]
-    seventh = [row for row in rows if row[0] == "| XPI without paraphrases + mixed"]
-    assert [len(row) for row in seventh] == [9, 6]  # the paper's table, then the set's
-    assert "–" not in " ".join(seventh[0][:5])
-    assert "".join(seventh[0][5:]) == "–––– |"
-    (finding,) = (row for row in rows if row[0].startswith("| XPI + mixed: with paraphrases"))
-    assert finding[1:3] == ["MRR", "–"]
+    paper = [next(row for row in rows if row[0] == f"| {name}")[5:] for name in ("mixed", "mixed, mBERT")]
+    assert paper[0] == paper[1] == ["26.95", "64.92", "39.51", "34.55 |"]
+    (finding,) = (row for row in rows if row[0].startswith("| mixed: by pair"))
     assert finding[3] != "–"
 
 
 @pytest.mark.parametrize(
-    ("mono_positives", "names"),
-    [
-        ("paraphrases", ("XPI + mixed", "XPI without paraphrases + mixed")),
-        ("none", ("XPI with paraphrases + mixed", "XPI + mixed")),
-    ],
+    ("mix_by", "names"), [("pair", ("mixed", "mixed by question")), ("question", ("mixed by pair", "mixed"))]
 )
-def test_paraphrases_are_compared_with_none(mono_positives: str, names: tuple[str, str], tmp_path: Path) -> None:
-    xpi = {"sources": ["talk"], "count": 32, "stage": STAGE, "mono_positives": mono_positives}
-    path = write_study(tmp_path, keys={"both_mono_positives": True}, xpi=xpi)
-    assert mono_positives_pair(study_spec(read_yaml(path), where=path.name)) == names
+def test_mixing_by_pair_is_compared_with_by_question(mix_by: str, names: tuple[str, str], tmp_path: Path) -> None:
+    path = write_study(tmp_path, mix_by=mix_by)
+    assert mixes(study_spec(read_yaml(path), where=path.name)) == names
 
 
 @pytest.mark.parametrize(
-    ("none", "difference", "found"),
-    [(45.0, "+5.00", "better with"), (50.5, "-0.50", "within noise"), (52.0, "-2.00", "better without")],
+    ("question", "difference", "found"),
+    [(45.0, "+5.00", "better by pair"), (50.5, "-0.50", "within noise"), (52.0, "-2.00", "better by question")],
 )
-def test_the_finding_on_paraphrases_names_the_better(none: float, difference: str, found: str) -> None:
-    scores = as_scores({"with": 50.0, "without": none})
-    row = findings_table([scores], margin=1.0, mono_positives=("with", "without")).rows[-1]
+def test_the_finding_on_mixing_names_the_better(question: float, difference: str, found: str) -> None:
+    scores = as_scores({"mixed": 50.0, "mixed by question": question})
+    row = findings_table([scores], margin=1.0, mixes=MIXED_CELLS).rows[-1]
     assert row[1:] == ["MRR", "–", difference, found]
+
+
+def test_a_bases_name_that_is_no_folders_is_refused(tmp_path: Path) -> None:
+    path = write_study(tmp_path, keys={"bases": {"a/b": "folder"}})
+    with pytest.raises(ConfigError, match="bases"):
+        study_spec(read_yaml(path), where=path.name)
 
 
 def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
@@ -131,7 +132,7 @@ def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
 
 def test_a_finding_is_judged_by_its_smallest_difference() -> None:
     scores = as_scores({"merged": 40.0, "cascade": 44.5, "mixed": 45.0, "XPI + mixed": 42.0})
-    found = {row[0]: row[2:] for row in findings_table([scores], margin=1.0).rows}
+    found = {row[0]: row[2:] for row in findings_table([scores], margin=1.0, mixes=MIXED_CELLS).rows}
     assert found["mixed is the best strategy"] == ["+4.29", "+0.50", Verdict.WITHIN_NOISE]
     assert found["XPI helps mixed"] == ["+1.35", "-3.00", Verdict.NOT_CONFIRMED]
     assert found["XPI hurts cascade"] == ["+0.93", "–", Verdict.NOT_RUN]
@@ -151,7 +152,7 @@ def test_findings_over_seeds_are_mean_differences_with_range() -> None:
         {"merged": 41.0, "cascade": 40.0, "mixed": 45.0, "XPI + mixed": 51.0},
         {"merged": 47.0, "cascade": 40.0, "mixed": 45.0},
     ]
-    table = findings_table([as_scores(seed) for seed in seeds], margin=1.0)
+    table = findings_table([as_scores(seed) for seed in seeds], margin=1.0, mixes=MIXED_CELLS)
     found = {row[0]: row[3:] for row in table.rows}
     assert found["mixed is the best strategy"] == ["+1.00 (-2.00 to 4.00)", Verdict.WITHIN_NOISE]
     assert found["XPI helps mixed"] == ["+4.50 (3.00 to 6.00)", Verdict.CONFIRMED]
@@ -171,7 +172,7 @@ def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> Non
     spec, data, out = write_study(tmp_path, keys={"seeds": [1, 2]}), write_data(tmp_path / "data"), tmp_path / "out"
     assert train(spec, data, out) == 0
     cells = sorted((out / "cells").iterdir())
-    assert len(cells) == 12
+    assert len(cells) == 14
     mrr = {}
     for cell in cells:
         seed = int(cell.name.rpartition("-seed-")[2])
@@ -182,7 +183,7 @@ def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> Non
     one, other = mrr["xpi-mixed-seed-1"], mrr["xpi-mixed-seed-2"]
     report = (out / "report/report.md").read_text()
     assert f"{(one + other) / 2:.2f} ± {abs(one - other) / 2**0.5:.2f}" in report
-    assert "12 of 12 trainings are done" in report
+    assert "14 of 14 trainings are done" in report
     assert report.count("| bi-encoder alone |") == 1
 
 
@@ -207,7 +208,7 @@ def test_one_seed_gives_the_report_of_a_run_with_it(seed: int, tmp_path: Path) -
         path = write_study(tmp_path, keys=keys, **changes)
         spec = study_spec(read_yaml(path), where=path.name)
         cells = study_cells(spec, data, tmp_path / name)
-        assert [cell.run.out.name for cell in cells][-1] == "xpi-mixed"
+        assert [cell.run.out.name for cell in cells][-1] == "mixed-by-question"
         assert {cell.run.config.seed for cell in cells} == {seed}
         reports.append(to_markdown(spec.title, list(StudyReport(spec, cells, "crosslet ablate").blocks())))
     assert reports[0] == reports[1]

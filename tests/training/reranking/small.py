@@ -34,10 +34,10 @@ def translated(text: str) -> str:
     return " ".join(f"{word}o" for word in text.split())
 
 
-def student_base(folder: Path) -> Path:
+def student_base(folder: Path, *, seed: int = 0) -> Path:
     """A random student: recurrence, bottleneck, BERT's tokenizer; a sentence-transformers folder."""
     tokenizer = wordpiece([*TEXTS, *map(translated, TEXTS)])
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     base = BertConfig(**{**SIZES, "num_hidden_layers": 2}, vocab_size=tokenizer.get_vocab_size())
     encoder = CrossletEncoder(CrossletConfig(base=shape_of(base), recurrences=2, bottleneck_size=8))
     fast = PreTrainedTokenizerFast(

@@ -88,7 +88,11 @@ def test_what_cannot_run_is_refused_in_one_sentence(
 
 
 def test_evaluate_measures_an_encoder_and_a_cross_encoder(
-    base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: Path,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert evaluate([str(base), "--data", str(data), "--sets", "rerank"]) == 0
     encoder = json.loads(capsys.readouterr().out)
@@ -103,8 +107,12 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     found = json.loads(capsys.readouterr().out)
     assert found["xset_acc@1_bm25"]["en-en"] == 100  # a passage shares its rare word with its query
     assert found["xset_map_bi_encoder"].keys() == found["xset_map"].keys()
+    capsys.readouterr()
     assert evaluate([*arguments, "--rerank-k", "1"]) == 0
-    first = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert f"re-ranker small ({model}) reads the first 1 of the baseline; baseline {base.name} (" in caplog.text
+    assert re.search(r"small: +100%.* 2/2 ", err)
+    first = json.loads(out)
     assert first["xset_mrr"] == first["xset_mrr_bi_encoder"] == found["xset_mrr_bi_encoder"]  # one has no other order
     assert evaluate([*arguments, "--rerank-k", "99", "--rerank-weight", "0"]) == 0
     assert json.loads(capsys.readouterr().out)["xset_mrr"] == found["xset_mrr_bi_encoder"]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.errors import CorpusError
-from training.reranking.config import XpiConfig
+from training.reranking.config import MixBy, XpiConfig
 from training.reranking.pairs import (
     AlignedPair,
     TextPair,
@@ -58,12 +58,31 @@ def test_mixed_of_two_languages_has_m_pairs_in_one_and_m_in_two(questions: int, 
 
 
 @given(st.integers(2, 30), st.integers(1, 4), st.integers(0, 99))
-def test_mixed_gives_half_of_the_english_queries_the_translation(questions: int, each: int, seed: int) -> None:
-    found = mixed(aligned(questions, each, ["en", "zh"]), ["en", "zh"], seed=seed)
+def test_mixed_by_question_gives_half_of_the_queries_translations(questions: int, each: int, seed: int) -> None:
+    found = mixed(aligned(questions, each, ["en", "zh"]), ["en", "zh"], seed=seed, mix_by="question")
     crossed = {pair.query for pair in found if pair.languages == ("en", "zh")}
     assert len(crossed) == questions // 2
     chinese_mono = {pair.query for pair in found if pair.languages == ("zh", "zh")}
     assert {query.replace("en", "zh") for query in crossed} == chinese_mono  # their counterparts stay Chinese
+
+
+@given(st.integers(2, 30), st.integers(1, 4), st.integers(0, 99))
+def test_mixed_by_pair_gives_half_of_the_english_pairs_translations(questions: int, each: int, seed: int) -> None:
+    pairs = aligned(questions, each, ["en", "zh"])
+    found = mixed(pairs, ["en", "zh"], seed=seed)
+    crossed = {(pair.query[3:], pair.passage[3:]) for pair in found if pair.languages == ("en", "zh")}
+    assert len(crossed) == len(pairs) // 2
+    assert crossed == {(pair.query[3:], pair.passage[3:]) for pair in found if pair.languages == ("zh", "zh")}
+
+
+@pytest.mark.parametrize(("mix_by", "both"), [("pair", True), ("question", False)])
+def test_negatives_of_a_question_come_in_both_languages_by_pair(mix_by: MixBy, both: bool) -> None:
+    found = mixed(aligned(30, 9, ["en", "zh"]), ["en", "zh"], seed=1, mix_by=mix_by)
+    languages: dict[str, set[str]] = {}
+    for pair in found:
+        if not pair.label:
+            languages.setdefault(pair.query, set()).add(pair.languages[1])
+    assert {len(of_query) for of_query in languages.values()} == ({2} if both else {1})
 
 
 @given(st.integers(1, 20), LANGUAGES, st.integers(0, 99))

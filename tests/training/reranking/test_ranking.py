@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import ir_measures
 import numpy as np
@@ -86,6 +87,26 @@ def test_a_mixed_set_has_equal_shares_of_passages(
     for query, positives in zip(found.queries, found.positives, strict=True):
         (answer,) = positives
         assert int(found.passages[answer].split("p")[1]) == int(query.split("q")[1]) % passages
+
+
+@given(st.integers(1, 10), st.integers(2, 21), LANGUAGES, st.integers(0, 99))
+def test_a_questions_own_candidates_are_dealt_for_it(
+    questions: int, count: int, languages: list[str], seed: int
+) -> None:
+    """InsuranceQA has 500 candidates a question, of which the paper translates 250."""
+    whole = collection_in(languages, questions, 40)
+    pools = whole.with_questions(
+        replace(
+            question, candidates=(question.positives[0], *((question.positives[0] + n) % 40 for n in range(1, count)))
+        )
+        for question in whole.questions
+    )
+    found = mixed_test_set(pools, languages, seed=seed)
+    for row, positives in zip(found.candidates, found.positives, strict=True):
+        shares = Counter(found.passages[index][:2] for index in row)
+        assert len(row) == count
+        assert all(count // len(languages) <= shares[name] <= -(-count // len(languages)) for name in languages)
+        assert positives <= set(row.tolist())
 
 
 def test_a_set_in_two_languages_has_its_texts_in_these() -> None:

@@ -61,21 +61,6 @@ LAYOUTS = {  # kind, files, each question with the passages that answer it
         },
         [({"de": "wer", **EN_ZH[0][0]}, EN_ZH[0][1]), ({"en": "what", "zh": "什么"}, EN_ZH[0][1])],
     ),
-    "mkqa has queries and answers by language": (
-        "mkqa",
-        {
-            "mkqa.jsonl": lines(
-                {
-                    "example_id": 7,
-                    "query": "capital of france",
-                    "queries": {"de": "hauptstadt von frankreich"},
-                    "answers": {"en": [{"type": "entity", "text": "Paris"}], "de": [{"text": "Paris"}]},
-                },
-                {"example_id": 8, "queries": {"en": "x"}, "answers": {"en": [{"text": None}]}},
-            )
-        },
-        [({"en": "capital of france", "de": "hauptstadt von frankreich"}, [{"en": "Paris", "de": "Paris"}])],
-    ),
     "xquad's tables are parallel": (
         "tsv",
         {
@@ -114,9 +99,9 @@ LAYOUTS = {  # kind, files, each question with the passages that answer it
 def test_a_layout_gives_its_questions(tmp_path: Path, kind: str, files: dict[str, list[str]], expected: list) -> None:
     for name, content in files.items():
         write(tmp_path / name, *content)
-    path = tmp_path if kind not in ("jsonl", "mkqa") else tmp_path / next(iter(files))
+    path = tmp_path if kind != "jsonl" else tmp_path / next(iter(files))
     assert answers(read_collection(path, kind)) == expected
-    if kind not in ("mkqa", "parallel"):
+    if kind != "parallel":
         assert answers(find_collection(tmp_path)) == expected
 
 

@@ -130,6 +130,38 @@ def test_a_score_is_the_cosine_raised_by_the_rerankers(both: TestClient, tmp_pat
         assert (response.json()["model"], response.headers["x-reranker"]) == ("tiny-reranker", "tiny-reranker")
 
 
+def test_the_rerankers_own_scores_stand_beside_the_scores(both: TestClient, tiny_reranker: Path) -> None:
+    own = pair_scores(tiny_reranker, QUERY, list(TEXTS))
+    plain = ranked(both, QUERY, list(TEXTS))
+    results = ranked(both, QUERY, list(TEXTS), reranker_scores=True)
+    assert results == [one | {"reranker_score": own[one["index"]]} for one in plain]
+    for path in PATHS:
+        answer = both.post(path, json={"query": QUERY, "documents": list(TEXTS), "reranker_scores": True}).json()
+        assert [one["reranker_score"] for one in answer["results"]] == [own[one["index"]] for one in answer["results"]]
+        answer = both.post(path, json={"query": QUERY, "documents": list(TEXTS)}).json()
+        assert all("reranker_score" not in one for one in answer["results"])
+
+
+def test_a_long_passages_own_score_is_its_best_windows(both: TestClient, tiny_reranker: Path) -> None:
+    reranker = Reranker.load(tiny_reranker)
+    windows = reranker.windows(QUERY, LONG)
+    assert len(windows) > 1
+    (result,) = ranked(both, QUERY, [LONG], windows=True, reranker_scores=True)
+    assert result["reranker_score"] == max(map(reranker.score, windows))
+
+
+def test_a_reranker_alone_has_its_own_scores(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
+    results = ranked(client, QUERY, list(TEXTS), reranker_scores=True)
+    assert [one["score"] for one in results] == [one["reranker_score"] for one in results]
+
+
+def test_without_a_reranker_its_own_scores_are_refused(client: TestClient) -> None:
+    for path in PATHS:
+        response = client.post(path, json={"query": QUERY, "documents": ["a"], "reranker_scores": True})
+        assert_refused(response, 422, "Validation", "reranker_scores", "CROSSLET_RERANKER")
+
+
 def test_the_weight_0_is_the_bi_encoder(serve: Serve, client: TestClient, tiny_reranker: Path) -> None:
     weightless = serve(reranker=tiny_reranker, rerank_weight=0)
     assert ranked(weightless, QUERY, list(TEXTS)) == ranked(client, QUERY, list(TEXTS))
