@@ -100,5 +100,5 @@ def test_a_recorded_request_is_answered(client: TestClient, path: str, body: dic
 def test_menus_and_settings_find_the_model(client: TestClient) -> None:
     assert any("embed" in model["id"] for model in client.get("/v1/models").json()["data"])  # n8n
     info = client.get("/info").json()  # Dify (TEI)
-    assert info["model_type"] == {"embedding": {"pooling": "mean"}}
+    assert "embedding" in info["model_type"]
     assert {"max_input_length", "max_client_batch_size"} <= info.keys()

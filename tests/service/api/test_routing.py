@@ -285,7 +285,8 @@ def test_a_prefix_as_a_route_begins_is_refused(tiny_model: Path, tmp_path: Path,
     runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=1, root_path=prefix))
     try:
         with pytest.raises(
-            StartError, match=f"CROSSLET_ROOT_PATH is {prefix}.*must not begin with /backup, /collections, /docs, "
+            StartError,
+            match=f"CROSSLET_ROOT_PATH is {prefix}.*must not begin with /backup, /collections, /decode, /docs, ",
         ):
             create_app(runtime)
     finally:

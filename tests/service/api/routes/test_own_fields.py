@@ -188,7 +188,10 @@ def test_the_default_collection_may_have_settings(client: TestClient) -> None:
         ({"text": "none"}, "text names no field"),
         ({"text": 1}, "text: Input should be a valid string"),
         ({"text": "{a}", "fields": "a"}, "fields: Input should be a valid list"),
-        ({"text": "{a}", "field": ["a"]}, "the field 'field' is unknown; known are text, fields; did you mean fields?"),
+        (
+            {"text": "{a}", "field": ["a"]},
+            "the field 'field' is unknown; known are text, fields, confidence; did you mean fields?",
+        ),
         ({"text": "{a}" * 2000}, "text has 6000 characters"),
     ],
 )
