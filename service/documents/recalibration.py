@@ -1,18 +1,27 @@
 """What a collection's own questions say of the confidence of its searches."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter
-from pydantic.dataclasses import dataclass
 
 MIN_SCALE, MAX_SCALE, MAX_SHIFT = 0.05, 10.0, 10.0
 
 Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
-Scale = Annotated[float, Field(strict=True, ge=MIN_SCALE, le=MAX_SCALE)]
-Shift = Annotated[float, Field(strict=True, ge=-MAX_SHIFT, le=MAX_SHIFT)]
+Answerable = Annotated[Share | None, Field(description="Share of questions with an answer.", examples=[0.9])]
+Scale = Annotated[
+    float,
+    Field(strict=True, ge=MIN_SCALE, le=MAX_SCALE, description="Multiplies the model's log odds.", examples=[0.9]),
+]
+Shift = Annotated[
+    float, Field(strict=True, ge=-MAX_SHIFT, le=MAX_SHIFT, description="Is then added to them.", examples=[-0.2])
+]
+Fingerprint = Annotated[
+    str, Field(description="Of the model that scale and shift were fitted for.", examples=["6f9a3a69"])
+]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
 class Recalibration:
     """Changes the model's confidence for one collection; `crosslet index report --queries FILE --keep` fits it.
 
@@ -21,14 +30,12 @@ class Recalibration:
     fingerprint: of the model that these two were fitted for; with another they are ignored.
     """
 
-    expected_answerable: Share | None = Field(
-        default=None, description="Share of questions with an answer.", examples=[0.9]
-    )
-    scale: Scale = Field(default=1.0, description="Multiplies the model's log odds.", examples=[0.9])
-    shift: Shift = Field(default=0.0, description="Is then added to them.", examples=[-0.2])
-    fingerprint: str = Field(
-        "", description="Of the model that scale and shift were fitted for.", examples=["6f9a3a69"]
-    )
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    expected_answerable: Answerable = None
+    scale: Scale = 1.0
+    shift: Shift = 0.0
+    fingerprint: Fingerprint = ""
 
     def options(self, fingerprint: str) -> dict[str, float]:
         """Return what `ConfidenceModel.probability` takes for a model."""
