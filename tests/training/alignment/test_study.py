@@ -36,7 +36,9 @@ def test_every_table_stands_beside_the_papers_rows(tmp_path: Path) -> None:
     lines = (tmp_path / "out" / "report.md").read_text(encoding="utf-8").splitlines()
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
     for row, paper in (("siamese head", "78.5"), ("two-tanh", "52.9"), ("manhattan", "59.9"), ("average", "57.3")):
-        assert rows[row].endswith(f"| {paper} |"), row
+        assert rows[row].endswith(f"| {paper} |  |"), row
+    assert "| 63.1 | 81.7 |" in "".join(lines)
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {"before.svg", "after.svg"}
     assert {"50", "100", "the paper's, random start", "whitening, both sides, best on dev"} <= set(rows)
     assert "5000" not in rows
     assert sum(line.startswith("The paper: ") for line in lines) == 7
@@ -64,6 +66,10 @@ def test_paragraphs_have_thirty_to_fifty_words() -> None:
     [
         ([StudyRow("linear", 60, 80), StudyRow("tanh", 50, 70)], "It holds here."),
         ([StudyRow("linear", 60, 80, 1), StudyRow("tanh", 61, 70, 0.5)], "tanh is ahead by no more than chance."),
+        (
+            [StudyRow("linear", 60, 80, 1), StudyRow("tanh", 59, 70, 1)],
+            "It holds here, by no more than chance beside tanh.",
+        ),
         # 100 sentences: each share has a standard error of 4.9 points
         ([StudyRow("linear", 60, 80, 0, 100), StudyRow("tanh", 65, 70, 0, 100)], "ahead by no more than chance."),
         ([StudyRow("linear", 60, 80), StudyRow("tanh", 65, 70)], "It does not hold here: tanh is 5.0 points better."),
