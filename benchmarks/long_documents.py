@@ -1,19 +1,17 @@
 """How well long documents are found, cut, as the mean of their passages, and by passages; memory and time.
 
-python -m benchmarks.long_documents --data DIR [--words 300 1000 3000] [--passage-tokens 128] [--step 4]
+python -m benchmarks.long_documents --data DIR [--words 300 1000 3000] [--step 4]
 
 Prints a table, keeps nothing.
 
 DIR/passages.LANG.tsv.gz (id, passage) and queries.LANG.tsv.gz (id, passage's id, question): XQuAD, in 9 languages. A
 document is passages of one language, shuffled and joined until it has so many words; zh counts 1.6 characters a word.
 One store has the documents of all languages. Right is a document, of any language, that has the question's passage.
-Translated: of documents of the same passages, how often the nearest of another language is the translation, English
-with each other one. `cut` and `mean` are the values of CROSSLET_LONG_TEXTS.
+`cut` and `mean` are values of CROSSLET_LONG_TEXTS.
 """
 
 import argparse
 import gzip
-import math
 import random
 import tempfile
 import time
@@ -33,9 +31,7 @@ from service.documents.ingest import parts_of
 from service.documents.interface import Match, Query
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
-from service.model import passages as passage_module
 from service.model.encoder import Encoder, load_encoder
-from service.model.passages import PASSAGE_TOKENS
 from service.settings import BUNDLED_MODEL
 
 CHARS_A_WORD = 1.6  # of Chinese
@@ -59,26 +55,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_documents", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--words", type=int, nargs="+", default=[300, 1000, 3000])
-    parser.add_argument("--passage-tokens", type=int, default=PASSAGE_TOKENS, metavar="N", help="longest passage (128)")
     parser.add_argument("--step", type=int, default=4, help="ask every so manieth question (4)")
     options = parser.parse_args()
-    passage_module.PASSAGE_TOKENS = options.passage_tokens
     encoder = load_encoder(BUNDLED_MODEL)
     passages = {path.name.split(".")[1]: dict(_lines(path)) for path in sorted(options.data.glob("passages.*.tsv.gz"))}
     questions = list(_questions(options.data, passages))[:: options.step]
     queries_QD = _embedded(encoder, [encoder.prompts.query + question.text for question in questions])
     print(f"{len(questions)} questions in {len(passages)} languages, artifact {encoder.manifest.fingerprint[:12]}")
-    print(
-        "| words | documents | | vectors | MiB | dense, % first | hybrid, % first | passage, % right | search, ms "
-        "| translated, % |"
-    )
-    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| words | documents | | vectors | MiB | dense, % first | hybrid, % first | passage, % right | search, ms |")
+    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
     for words in options.words:
         documents, contents = _documents(passages, words)
         for form in FORMS:
             row = _row(encoder, documents, contents, questions, queries_QD, words=words, form=form)
-            translated = "-" if form == "passages" else _translated(encoder, passages, words, form)
-            print(f"{row} {translated} |", flush=True)
+            print(row, flush=True)
 
 
 def _row(
@@ -126,21 +116,6 @@ def _in_form(encoder: Encoder, texts: list[str], form: Form) -> Vectors:
     owners = [position for position, part in enumerate(parts) for _ in part]
     flat = [*chain.from_iterable(parts)]
     return means_of(_embedded(encoder, flat), flat, owners)
-
-
-def _translated(encoder: Encoder, passages: dict[str, dict[str, str]], words: int, form: Form) -> str:
-    """How often the nearest of the documents in another language is the translation."""
-    ids = sorted(set.intersection(*(set(texts) for texts in passages.values())))
-    random.Random(words).shuffle(ids)
-    size = math.ceil(words * len(ids) / sum(_words(passages["en"][id_], "en") for id_ in ids))
-    groups = [ids[start : start + size] for start in range(0, len(ids), size)]
-    vectors = {
-        language: _in_form(encoder, ["\n\n".join(texts[id_] for id_ in group) for group in groups], form)
-        for language, texts in passages.items()
-    }
-    couples = [(vectors["en"], other) for language, other in vectors.items() if language != "en"]
-    right = [(left @ right.T).argmax(axis=1) == np.arange(len(groups)) for left, right in couples]
-    return _percent(iter(np.concatenate(right)))
 
 
 def _is_in(match: Match, question: Question) -> bool:
