@@ -59,20 +59,14 @@ CLIENTS = (
     Client(
         "haystack",
         ("haystack-ai==3.4.1",),
-        "`OpenAITextEmbedder(api_base_url=…/v1)`, `HuggingFaceAPITextEmbedder` of type `text_embeddings_inference`",
+        "`OpenAITextEmbedder` and `OpenAIDocumentEmbedder`, `api_base_url=…/v1`",
         "of_haystack.py",
     ),
     Client(
         "huggingface_hub",
-        ("huggingface_hub==2.4.0",),
+        ("huggingface_hub==2.4.0", "numpy>=2,<3"),
         "`InferenceClient(base_url=…)`: feature_extraction",
         "of_huggingface_hub.py",
-    ),
-    Client(
-        "langchain-huggingface",
-        ("langchain-huggingface==1.2.3",),
-        "`HuggingFaceEndpointEmbeddings(model=…)`: the service's address as the model",
-        "of_langchain_huggingface.py",
     ),
     Client("ollama", ("ollama==0.6.3",), "`Client(host=…)`: embed, embeddings, list", "of_ollama.py"),
     Client(

@@ -1,27 +1,15 @@
-"""Haystack: OpenAI's embedders, and those of TEI."""
+"""Haystack: OpenAI's embedders of texts and of documents."""
 
 from given import KEY, TEXTS, URL, show
 from haystack import Document
-from haystack.components.embedders import (
-    HuggingFaceAPIDocumentEmbedder,
-    HuggingFaceAPITextEmbedder,
-    OpenAIDocumentEmbedder,
-    OpenAITextEmbedder,
-)
+from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
 from haystack.utils import Secret
 
-key = Secret.from_token(KEY)
-openai = {"api_base_url": f"{URL}/v1", "api_key": key, "model": "any"}
-tei = {"api_type": "text_embeddings_inference", "api_params": {"url": URL}, "token": key}
-documents = [Document(content=text) for text in TEXTS]
-embedders = {
-    "openai documents": OpenAIDocumentEmbedder(**openai, progress_bar=False),
-    "tei documents": HuggingFaceAPIDocumentEmbedder(**tei, progress_bar=False),
-}
+openai = {"api_base_url": f"{URL}/v1", "api_key": Secret.from_token(KEY), "model": "any"}
+documents = OpenAIDocumentEmbedder(**openai, progress_bar=False).run([Document(content=text) for text in TEXTS])
 show(
     {
-        "openai": [OpenAITextEmbedder(**openai).run(text)["embedding"] for text in TEXTS],
-        "tei": [HuggingFaceAPITextEmbedder(**tei).run(text)["embedding"] for text in TEXTS],
-        **{name: [found.embedding for found in one.run(documents)["documents"]] for name, one in embedders.items()},
+        "texts": [OpenAITextEmbedder(**openai).run(text)["embedding"] for text in TEXTS],
+        "documents": [document.embedding for document in documents["documents"]],
     }
 )
