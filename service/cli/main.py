@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from service.cli.arguments import Subcommand
+from service.cli.doctor import DOCTOR
 from service.cli.encode import EMBED, INFO, SIMILARITY
 from service.cli.index import INDEX_SUBCOMMANDS
 from service.cli.mining import DEDUP, MINE
@@ -38,6 +39,7 @@ SUBCOMMANDS = {
     "rerank": RERANK,
     "info": INFO,
     "settings": SETTINGS,
+    "doctor": DOCTOR,
     **INDEX_SUBCOMMANDS,
     "mine": MINE,
     "dedup": DEDUP,
@@ -147,9 +149,9 @@ def _commands_of(parser: argparse.ArgumentParser) -> Any:
 
 def _settings_used(command: str, subcommand: Subcommand) -> list[str]:
     """Return the settings that are options of a command: those that it uses."""
-    has_model = subcommand.use is not None or command == "info"
-    has_data = command in {"serve", "search"} or command.startswith("index ")
-    return ["model"] * has_model + ["data"] * has_data + ["host", "port"] * (command == "serve")
+    has_model = subcommand.use is not None or command in {"info", "doctor"}
+    has_data = command in {"serve", "search", "doctor"} or command.startswith("index ")
+    return ["model"] * has_model + ["data"] * has_data + ["host", "port"] * (command in {"serve", "doctor"})
 
 
 def _sentence(help_: str) -> str:

@@ -21,17 +21,17 @@ def cgroup_quota(root: Path, own_cgroups: Path = OWN_CGROUPS) -> float | None:
 
     The limit of a systemd unit, or of a container in the host's cgroup namespace, is in a group below the root.
     """
-    quotas = [_quota(folder) for folder in _folders(root, own_cgroups)]
+    quotas = [_quota(folder) for folder in cgroup_folders("cpu", root, own_cgroups)]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _folders(root: Path, own_cgroups: Path) -> Iterator[Path]:
-    """Yield the cgroup folders that may limit this process; some may not exist."""
-    for line in _content(own_cgroups).splitlines() or ["0::/", "1:cpu:/"]:
+def cgroup_folders(controller: str, root: Path = CGROUP_ROOT, own_cgroups: Path = OWN_CGROUPS) -> Iterator[Path]:
+    """Yield the cgroup folders that may limit this process in one way, cpu or memory; some may not exist."""
+    for line in _content(own_cgroups).splitlines() or ["0::/", f"1:{controller}:/"]:
         _, controllers, own = line.split(":", maxsplit=2)  # "0::/system.slice/x.service", or "4:cpu,cpuacct:/docker/1"
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        hierarchy = root / "cpu" if controllers else root  # version 1 has a folder for each controller
+        hierarchy = root / controller if controllers else root  # version 1 has a folder for each controller
         steps = [part for part in PurePosixPath(own).parts if part not in {"/", ".."}]
         yield from (hierarchy.joinpath(*steps[:count]) for count in range(len(steps) + 1))
 

@@ -5,9 +5,13 @@ import gc
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from service.process.cpus import CGROUP_ROOT, OWN_CGROUPS, cgroup_folders
+
 STATM = Path("/proc/self/statm")
+MEMORY_INFO = Path("/proc/meminfo")
 STATUS = Path("/proc/self/status")
 MAPS = Path("/proc/self/maps")
 M_ARENA_MAX = -8
@@ -20,6 +24,19 @@ def resident_bytes() -> int:
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def memory_limit(root: Path = CGROUP_ROOT, own_cgroups: Path = OWN_CGROUPS, info: Path = MEMORY_INFO) -> int | None:
+    """Return the bytes that the machine, or this process's cgroup, has at most; None if unknown."""
+    limits = []
+    for folder in cgroup_folders("memory", root, own_cgroups):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # versions 2 and 1
+            with suppress(OSError, ValueError):  # none, or "max"
+                limits.append(int((folder / name).read_text()))
+    with suppress(OSError, StopIteration):
+        total = next(line for line in info.read_text().splitlines() if line.startswith("MemTotal:"))
+        limits.append(int(total.split()[1]) * 1024)
+    return min(limits, default=None)
 
 
 def growth_during(call: Callable[[], object]) -> int:
