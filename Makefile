@@ -27,7 +27,7 @@ setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (other
 
 setup-dev: $(DEV)/.installed  ## make the development environment; TORCH=cuda for a GPU
 
-serve: $(SERVICE)/.installed  ## serve the bundled model on port 8080 (CROSSLET_PORT)
+serve: $(SERVICE)/.installed $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),$(SERVICE)/.mcp)  ## serve the bundled model on port 8080 (CROSSLET_PORT)
 	@exec $(SERVICE)/bin/crosslet serve
 
 test: $(DEV)/.installed  ## the fast tests; ARGS="-k name" goes to pytest
@@ -102,6 +102,11 @@ $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject
 	@$(PYTHON) -m venv $(SERVICE)
 	@$(SERVICE)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/service.txt
 	@$(SERVICE)/bin/python $(PROJECT)
+	@touch $@
+
+$(SERVICE)/.mcp: requirements/mcp.txt $(SERVICE)/.installed
+	@echo "installing the extra mcp into $(SERVICE)"
+	@$(SERVICE)/bin/python $(LOCKED) -r requirements/mcp.txt
 	@touch $@
 
 .venv-milvus/.installed: requirements/milvus-server.txt

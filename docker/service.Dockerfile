@@ -1,6 +1,6 @@
 # The service: one process, no torch, not root. Build from the repository root:
 #   docker build --file docker/service.Dockerfile --tag crosslet .
-# --build-arg LOCK=milvus.txt adds the client for `CROSSLET_INDEX=milvus://..`.
+# --build-arg LOCK="milvus.txt mcp.txt" adds the client for `CROSSLET_INDEX=milvus://..`, and what CROSSLET_MCP needs.
 FROM docker.io/library/python:3.11-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -9,7 +9,8 @@ COPY requirements requirements
 # Two environments: build tools stay in this stage; the other one, without pip, is copied to the image.
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
 RUN python3 -m venv --without-pip /opt/crosslet \
-    && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/${LOCK:-service.txt}"
+    && for lock in ${LOCK:-service.txt}; do \
+        /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/$lock" || exit 1; done
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models/default models/default

@@ -165,6 +165,7 @@ class Settings(BaseSettings):
     )
     cors_origins: str = Field("", description="Comma-separated CORS origins, such as https://app.example; * = any.")
     page: bool = Field(True, description="Whether browsers get the search page at GET /; false: /docs.")
+    mcp: bool = Field(False, description="Whether POST /mcp has tools for assistants; see docs/guide/mcp.md.")
     metrics_port: Port = Field(0, description="Separate port for GET /metrics, without a key; 0 = the main port.")
     metrics_open: bool | None = Field(
         None, description="Whether GET /metrics works without a key; default: unless a key reaches some collections."

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -56,9 +56,14 @@ def create_app(runtime: Runtime) -> FastAPI:
     """Return the ASGI application of a loaded runtime. Its lifespan starts the workers and closes the runtime."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         runtime.start()
-        yield
+        async with AsyncExitStack() as opened:
+            if runtime.settings.mcp:
+                from service.api.routes.mcp import answering
+
+                await opened.enter_async_context(answering(app, runtime))
+            yield
         await asyncio.to_thread(runtime.close)
 
     app = _framework(
@@ -76,6 +81,10 @@ def create_app(runtime: Runtime) -> FastAPI:
     others = [health.router, pages.docs_router, at_root]
     if not runtime.settings.metrics_port:
         others.append(health.metrics_router)
+    if runtime.settings.mcp:  # here: it needs an extra, and 28 MiB
+        from service.api.routes.mcp import router as mcp_router
+
+        others.append(mcp_router)
     for router in others:
         app.include_router(router)
     app.mount(pages.STATIC_PATH, StaticFiles(directory=pages.STATIC_FILES))

@@ -1,6 +1,7 @@
 """Binds the port, and imports the server without what only /docs needs. Itself imports only what loads fast."""
 
 import errno
+import importlib.util
 import logging
 import socket
 
@@ -54,6 +55,15 @@ def listen(listener: socket.socket, *, setting: str = PORT, page: str = "docs") 
         raise StartError(f"port {listener.getsockname()[1]} is in use; choose another ({setting})") from exc
     url = url_of(listener, reached=False)
     logger.info("listening", extra={"url": url, page: f"{url}/{page}"})
+
+
+def check_mcp(what: str) -> None:
+    """Raises: StartError: the SDK of MCP is not installed.  what: needs it."""
+    if importlib.util.find_spec("mcp") is None:
+        raise StartError(
+            f"{what} needs the package mcp: pip install --require-hashes --no-deps -r requirements/mcp.txt, or "
+            "`CROSSLET_MCP=true make serve`, or the image with LOCK=mcp.txt"
+        )
 
 
 def import_server() -> None:

@@ -16,6 +16,7 @@ from service.cli.arguments import Subcommand
 from service.cli.doctor import DOCTOR
 from service.cli.encode import EMBED, INFO, SIMILARITY
 from service.cli.index import INDEX_SUBCOMMANDS
+from service.cli.mcp import MCP
 from service.cli.mining import DEDUP, MINE
 from service.cli.search import RERANK, SEARCH
 from service.cli.serve import serve
@@ -38,6 +39,7 @@ SUBCOMMANDS = {
     "search": SEARCH,
     "rerank": RERANK,
     "info": INFO,
+    "mcp": MCP,
     "settings": SETTINGS,
     "doctor": DOCTOR,
     **INDEX_SUBCOMMANDS,
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_closed_streams()
     speak_utf8()
-    _end_on_signals(is_server=arguments[:1] == ["serve"])
+    _end_on_signals(is_server=arguments[:1] in (["serve"], ["mcp"]))
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
         try:
@@ -150,7 +152,7 @@ def _commands_of(parser: argparse.ArgumentParser) -> Any:
 def _settings_used(command: str, subcommand: Subcommand) -> list[str]:
     """Return the settings that are options of a command: those that it uses."""
     has_model = subcommand.use is not None or command in {"info", "doctor"}
-    has_data = command in {"serve", "search", "doctor"} or command.startswith("index ")
+    has_data = command in {"serve", "search", "mcp", "doctor"} or command.startswith("index ")
     return ["model"] * has_model + ["data"] * has_data + ["host", "port"] * (command in {"serve", "doctor"})
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from service.api.startup import METRICS_PORT, bound_socket, import_server
+from service.api.startup import METRICS_PORT, bound_socket, check_mcp, import_server
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.process.cpus import usable_cpus
 from service.process.descriptors import raise_limit
@@ -37,6 +37,8 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     raise_limit()
     if settings.index != EMBEDDED:
         milvus_address(settings.index)  # refuses a URL with a password, before it is logged
+    if settings.mcp:
+        check_mcp("CROSSLET_MCP")
     logger.info("settings", extra=settings.model_dump(mode="json"))
     for name, meant in unknown_settings().items():
         logger.warning("unknown setting has no effect", extra={"variable": name, "meant": meant})

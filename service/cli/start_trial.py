@@ -34,6 +34,8 @@ def try_start(settings: Settings, use: Use) -> None:
 
         limit_arenas(MALLOC_ARENAS)
         import_server()
+        if settings.mcp:
+            import service.api.routes.mcp
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
     from service.runtime import EMBEDDED_READERS, REMOTE_READERS, load_reranker, run_longest

@@ -67,7 +67,7 @@ class ServiceClient:
 
         Raises: StartError: the service cannot be reached or asked.
         """
-        status, answer = self._answered("GET", self._collection_path, b"", JSON)
+        status, answer = self.ask("GET", self._collection_path)
         if status not in {200, 404}:
             raise self._refusal(status, str(answer.get("error", "it has no collections")))
         text = answer.get("text")
@@ -79,7 +79,7 @@ class ServiceClient:
 
         Raises: InvalidInput: the service refuses it.  StartError: it cannot be reached or asked.
         """
-        _, answer = self._answered("GET", self._collection_path, b"", JSON)
+        _, answer = self.ask("GET", self._collection_path)
         if answer.get("documents"):
             self._put_settings(own_fields)
         else:
@@ -87,7 +87,7 @@ class ServiceClient:
 
     def _put_settings(self, own_fields: OwnFields | None, **others: object) -> None:
         own = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
-        status, answer = self._answered("PUT", self._collection_path, orjson.dumps(own | others), JSON)
+        status, answer = self.ask("PUT", self._collection_path, orjson.dumps(own | others), JSON)
         if status != 200:
             said = str(answer.get("error", "it has no collections"))
             raise InvalidInput(said) if status in {409, 422, 507} else self._refusal(status, said)
@@ -117,7 +117,7 @@ class ServiceClient:
             for document in documents
         )
         body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
-        status, answer = self._answered("PUT", f"{self._documents_path}/documents", body, "application/x-ndjson")
+        status, answer = self.ask("PUT", f"{self._documents_path}/documents", body, "application/x-ndjson")
         if status == 200 and isinstance(answer.get("lines"), int):
             return answer
         said = str(answer.get("error", "it does not take lines of documents"))
@@ -130,7 +130,7 @@ class ServiceClient:
 
         Raises: InvalidInput: the service refuses what is asked.  StartError: it cannot be reached or asked.
         """
-        status, answer = self._answered("POST", f"{self._documents_path}/search", orjson.dumps(body), JSON)
+        status, answer = self.ask("POST", f"{self._documents_path}/search", orjson.dumps(body), JSON)
         if status == 200 and isinstance(answer.get("results"), list):
             return answer
         said = str(answer.get("error", "it does not search documents"))
@@ -140,8 +140,11 @@ class ServiceClient:
         way_out = "; this command takes its key from CROSSLET_API_KEYS" if status in {401, 403} else ""
         return StartError(f"{self._url} answered {status}: {said}{way_out}")
 
-    def _answered(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[str, Any]]:
-        """Return status and JSON object of an answer; wait for a service that is full or away for a while."""
+    def ask(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> tuple[int, dict[str, Any]]:
+        """Return status and JSON object of an answer; wait for a service that is full or away for a while.
+
+        Raises: StartError: it cannot be reached, or does not answer in JSON.
+        """
         until = time.monotonic() + self._patience_s
         while True:
             try:

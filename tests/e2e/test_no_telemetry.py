@@ -27,6 +27,7 @@ REPORT_S = 20  # ONNX Runtime asks for its events host some 8 s after it is load
 STOP_S = 60
 LINES = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "The train leaves at noon.", "Der Zug fährt."]
 SILENT = Observed()
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,7 @@ with contextlib.suppress(OSError), socket.socket() as tcp:
 def test_the_service_reports_nothing_from_its_start_to_its_end(tiny_model: Path, tmp_path: Path) -> None:
     with reserved_port() as port:
         settings = {"CROSSLET_MODEL": tiny_model, "CROSSLET_DATA": tmp_path / "data", "CROSSLET_PORT": port}
+        settings["CROSSLET_MCP"] = True
         command = [*CROSSLET, "serve"]
         with (
             traced(tmp_path, command, **settings) as process,
@@ -85,7 +87,8 @@ def test_the_service_reports_nothing_from_its_start_to_its_end(tiny_model: Path,
             put = client.put("/documents", json={"documents": [{"id": "1", "text": LINES[0]}]})
             found = client.post("/search", json={"query": LINES[1]})
             page = client.get("/docs")
-            assert (put.status_code, found.status_code, page.status_code) == (200, 200, 200)
+            tools = client.post("/mcp", json=LIST_TOOLS, headers={"accept": "application/json, text/event-stream"})
+            assert [answer.status_code for answer in (put, found, page, tools)] == [200, 200, 200, 200]
             time.sleep(REPORT_S)
             assert client.post("/embed", json={"inputs": LINES}).status_code == 200
             os.killpg(process.pid, signal.SIGTERM)
@@ -111,6 +114,7 @@ COMMANDS = {
     "mine": (*CROSSLET, "mine", "{files}/lines.txt", "{files}/lines.txt"),
     "dedup": (*CROSSLET, "dedup", "{files}/lines.txt"),
     "rerank": (*CROSSLET, "rerank", LINES[0], "{files}/lines.txt"),
+    "mcp": ("sh", "-c", 'echo "$0" | "$@"', '{{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}', *CROSSLET, "mcp"),
     "index build": (*CROSSLET, "index", "build", "{files}/documents.jsonl"),
     "evaluate an artifact": (*CROSSLET, "evaluate", "{model}", "--data", "{files}/sets"),
     "evaluate a checkpoint": (*CROSSLET, "evaluate", "{checkpoint}", "--data", "{files}/sets"),

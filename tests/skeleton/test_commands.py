@@ -31,6 +31,12 @@ def test_make_alone_lists_every_target() -> None:
     assert sorted(phony.split()) == sorted(targets)
 
 
+def test_serve_installs_the_extra_of_mcp_where_it_is_on() -> None:
+    assert "requirements/mcp.txt" in make("--dry-run", "serve", "CROSSLET_MCP=true")
+    for off in ("", "false", "0"):
+        assert "requirements/mcp.txt" not in make("--dry-run", "serve", f"CROSSLET_MCP={off}")
+
+
 def test_an_old_python_is_refused_with_both_versions() -> None:
     script = ROOT / "scripts" / "require_python.py"
     code = f"import runpy, sys; sys.version_info = (3, 9, 2); runpy.run_path({str(script)!r})"

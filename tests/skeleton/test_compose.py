@@ -89,17 +89,19 @@ def test_re_embedding_runs_once_on_the_documents_of_the_service(services: dict[s
     assert " ".join(once["command"]) in SUBCOMMANDS
 
 
-def test_a_milvus_address_selects_its_packages_and_image(services: dict[str, Any]) -> None:
+def test_a_milvus_address_and_mcp_select_packages_and_image(services: dict[str, Any]) -> None:
     plain = services["service"]
     milvus = compose(CROSSLET_INDEX="milvus://milvus:19530")["services"]["service"]
+    both = compose(CROSSLET_INDEX="milvus://milvus:19530", CROSSLET_MCP="true")["services"]["service"]
     assert plain["environment"]["CROSSLET_INDEX"] == "embedded"
     assert milvus["environment"]["CROSSLET_INDEX"] == "milvus://milvus:19530"
-    assert (plain["build"]["args"]["LOCK"] or "service.txt", milvus["build"]["args"]["LOCK"]) == (
-        "service.txt",
-        "milvus.txt",
-    )
-    assert plain["image"] != milvus["image"]
-    assert '"requirements/${LOCK:-service.txt}"' in (ROOT / "docker/service.Dockerfile").read_text(encoding="utf-8")
+    assert [one["build"]["args"]["LOCK"].split() for one in (plain, milvus, both)] == [
+        ["service.txt"],
+        ["service.txt", "milvus.txt"],
+        ["service.txt", "milvus.txt", "mcp.txt"],
+    ]
+    assert len({one["image"] for one in (plain, milvus, both)}) == 3
+    assert "for lock in ${LOCK:-service.txt}" in (ROOT / "docker/service.Dockerfile").read_text(encoding="utf-8")
 
 
 def test_everything_that_is_mounted_from_the_checkout_is_in_it(services: dict[str, Any]) -> None:

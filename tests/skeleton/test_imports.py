@@ -162,7 +162,7 @@ def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
 @pytest.mark.parametrize(
     ("package", "extras"),
     [
-        ("service", ["milvus", "milvus-lite", "parquet", "ray"]),
+        ("service", ["milvus", "milvus-lite", "mcp", "parquet", "ray"]),
         ("training", ["training", "models"]),
         ("export", ["training", "export"]),
     ],

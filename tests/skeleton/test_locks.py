@@ -10,6 +10,7 @@ from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
 LOCKS = [
     "service.txt",
     "milvus.txt",
+    "mcp.txt",
     "training.txt",
     "dev.txt",
     "build.txt",
@@ -36,6 +37,7 @@ def declared(extras: tuple[str, ...], groups: tuple[str, ...]) -> list[Requireme
     [
         ("service.txt", (), ()),
         ("milvus.txt", ("milvus",), ()),
+        ("mcp.txt", ("mcp",), ()),
         ("training.txt", ("training", "export"), ()),
         ("dev.txt", ALL, ("dev",)),
     ],
@@ -65,7 +67,7 @@ def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
     assert [str(requirement) for requirement in lock(name) if requirement.url] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "milvus.txt"])
+@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "mcp.txt"])
 def test_a_lock_of_the_service_holds_no_training_package(name: str) -> None:
     heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
     assert [package for package in locked_versions(name) if heavy.fullmatch(package)] == []
@@ -77,7 +79,9 @@ def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
     assert [package for package in locked_versions(name) if cuda.fullmatch(package)] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "training.txt", "build.txt", "torch-cuda.txt"])
+@pytest.mark.parametrize(
+    "name", ["service.txt", "milvus.txt", "mcp.txt", "training.txt", "build.txt", "torch-cuda.txt"]
+)
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")
     shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}
