@@ -46,7 +46,7 @@ def test_the_options_of_embedding_are_kept_or_refused(bundled: httpx.Client) -> 
         given = client.feature_extraction(LONG, **options)  # type: ignore[arg-type]
         assert np.array_equal(given, client.feature_extraction(LONG))
         assert np.linalg.norm(given) == pytest.approx(1, abs=1e-6)
-    for refused in ({"truncate": False}, {"truncation_direction": "Left"}, {"prompt_name": "query"}):
+    for refused in ({"truncate": False}, {"prompt_name": "query"}):
         with pytest.raises(HfHubHTTPError) as caught:
             client.feature_extraction(LONG, **refused)  # type: ignore[arg-type]
         assert caught.value.response.status_code == 422

@@ -24,7 +24,7 @@ from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.optimisation import loop
 
-QUICK = ["--epochs", "2", "--learning-rate", "0.001", "--force"]
+QUICK = ["--epochs", "3", "--learning-rate", "0.01", "--force"]
 TEST = PAIRS[200:]
 GREEK = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
 IN_GREEK = [(english, german.lower().translate(GREEK)) for english, german in PAIRS]

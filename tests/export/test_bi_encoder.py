@@ -232,7 +232,10 @@ def test_fewer_dimensions_are_those_of_encode_more_are_refused(client: TestClien
     answer = client.post("/embed", json={"inputs": TEXTS, "dimensions": 8}).json()
     np.testing.assert_allclose(answer, unit(oracle.encode(TEXTS, truncate_dim=8)), atol=1e-5)
     refused = client.post("/embed", json={"inputs": TEXTS, "dimensions": DIM})
-    assert (refused.status_code, refused.json()["error"]) == (422, f"dimensions is {DIM}; the model has {KEPT}")
+    assert (refused.status_code, refused.json()["error"]) == (
+        422,
+        f"dimensions is {DIM}; the model has {KEPT}: send at most that, or leave it out",
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path)
 def test_steps_are_dynamic_where_fixed_ones_fail_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = {"calibration_texts": ["."]}  # nothing like the texts of the gate
     save_student(tmp_path / "checkpoint", layers=2, recurrences=2, record=record)
-    assert export(tmp_path / "checkpoint", tmp_path / "out", "--max-sts-drop", "20").activations == "dynamic"
+    assert export(tmp_path / "checkpoint", tmp_path / "out", "--min-cosine", "0.995").activations == "dynamic"
     error = capsys.readouterr().err
     assert "with fixed steps int8 refused: mean cosine to fp32 is 0." in error
     assert "steps are found in each pass instead" in error

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.evaluation import BUNDLED
 from export.evaluation.scoring import Choice, evaluate_folder
 from export.evaluation.search import character_scores, evaluate_search, service_scores
 from service.documents.document import Document
@@ -15,7 +14,7 @@ from service.documents.interface import Query
 from service.documents.search import HALF_EVIDENCE
 from training.errors import EvaluationError
 from training.evaluation.retrieval import bm25_scores
-from training.evaluation.search import SearchSet, read_search
+from training.evaluation.search import BUNDLED, SearchSet, read_search
 
 DOCUMENTS = [
     {"id": "a", "language": "de", "text": "Rückgabe innerhalb von 30 Tagen"},

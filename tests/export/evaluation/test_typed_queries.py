@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.evaluation import BUNDLED
 from export.evaluation.scoring import EVERY_KIND, Choice, evaluate_folder
 from export.evaluation.typed_queries import TypedSet, read_typed
 from scripts.typing_set import SOURCES, TARGET, build, distance, files
 from training.corpora.leakage import EvaluationSentences
 from training.errors import EvaluationError
+from training.evaluation.search import BUNDLED
 
 CODE_KINDS = {f"code{kind}" for kind in ("", "_case", "_joined", "_cut", "_swapped", "_digits", "_start")}
 KINDS = CODE_KINDS | {"prefix_4", "prefix_6", "typo", "compound", "inflected", "chinese", "names", "faq", "faq_abroad"}

@@ -107,7 +107,10 @@ def test_dimensions_are_those_of_the_space(serve: Serve, spacious: Path) -> None
     kept = in_small(spacious, TEXTS[0])[:2]
     np.testing.assert_allclose(found, kept / np.linalg.norm(kept), atol=1e-6)
     refused = client.post("/embed", json={"inputs": TEXTS[0], "space": "small", "dimensions": 6})
-    assert (refused.status_code, refused.json()["error"]) == (422, "dimensions is 6; the space has 5")
+    assert (refused.status_code, refused.json()["error"]) == (
+        422,
+        "dimensions is 6; the space has 5: send at most that, or leave it out",
+    )
 
 
 def test_unknown_space_is_refused_with_the_known_names(serve: Serve, spacious: Path) -> None:

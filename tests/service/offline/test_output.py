@@ -13,7 +13,7 @@ from service.offline.backup import write_backup
 from service.offline.output import writing
 from service.process.files import create, create_beside
 
-SUMMARY = Summary("aa", 1, "2026-01-01", 1, 1, 1.0, 1.0, {}, 0.0, 0.0, 0)
+SUMMARY = Summary("aa", 1, "2026-01-01", 1, 1, 1.0, 1.0, {}, None, 0.0, 0.0, 0)
 
 
 def write(path: Path, *, is_private: bool = False) -> bytes:
