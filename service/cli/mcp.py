@@ -14,6 +14,7 @@ from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
 from service.documents.store.locking import service_url
 from service.errors import StartError, StoreInUse
+from service.keys import key_for
 from service.process.logs import configure_logging
 from service.settings import Settings
 
@@ -40,7 +41,9 @@ def speak_mcp(options: argparse.Namespace, settings: Settings) -> None:
     if url is None and settings.index == EMBEDDED:
         url = service_url(settings.documents_path)
     with ExitStack() as opened:
-        routes = _routes_here(settings) if url is None else _routes_at(url, settings)
+        routes = (
+            _routes_here(settings, options.collection) if url is None else _routes_at(url, settings, options.collection)
+        )
         asyncio.run(_answer(opened.enter_context(routes), options.collection))
 
 
@@ -54,13 +57,14 @@ async def _answer(ask: "Ask", collection: str) -> None:
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def _key(settings: Settings) -> str | None:
-    full, read = settings.keys()
-    return min(full or read, default=None)
+def _key(settings: Settings, collection: str) -> str | None:
+    """Return the key that may write the collection, else one that may read it."""
+    keys = settings.keys()
+    return key_for(collection, keys, write=True) or key_for(collection, keys, write=False)
 
 
 @contextmanager
-def _routes_here(settings: Settings) -> Iterator["Ask"]:
+def _routes_here(settings: Settings, collection: str) -> Iterator["Ask"]:
     from service.process.memory import limit_arenas, settle
 
     limit_arenas(MALLOC_ARENAS)
@@ -69,7 +73,7 @@ def _routes_here(settings: Settings) -> Iterator["Ask"]:
     from service.api.mcp_tools import InProcess
     from service.runtime import load_runtime
 
-    key = _key(settings)
+    key = _key(settings, collection)
     headers = [(b"host", b"localhost")]
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))
@@ -85,13 +89,13 @@ def _routes_here(settings: Settings) -> Iterator["Ask"]:
 
 
 @contextmanager
-def _routes_at(url: str, settings: Settings) -> Iterator["Ask"]:
+def _routes_at(url: str, settings: Settings, collection: str) -> Iterator["Ask"]:
     import asyncio
     import json
 
     from service.offline.service_client import ServiceClient
 
-    with ServiceClient(url, key=_key(settings), patience_s=PATIENCE_S) as client:
+    with ServiceClient(url, key=_key(settings, collection), patience_s=PATIENCE_S) as client:
         turn = asyncio.Lock()  # one connection
 
         async def ask(method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.access import is_of_another_origin
 from service.api.mcp_tools import Ask, InProcess, mcp_server
-from service.api.policy import Access, Policy
+from service.api.policy import Access, Policy, Reach
 from service.api.request import RequestFacts, runtime_of, while_connected
 from service.errors import Forbidden
 from service.runtime import Runtime
@@ -43,7 +43,7 @@ async def answering(app: FastAPI, runtime: Runtime) -> AsyncIterator[None]:
 
 
 @router.post("/mcp")
-@Policy(Access.READ)
+@Policy(Access.READ, Reach.NOTHING)
 async def mcp(request: Request) -> Response:
     """One message of MCP, and its answer. Each tool needs what its route needs."""
     if is_of_another_origin(request.scope, runtime_of(request).settings.origins()):
