@@ -14,6 +14,7 @@ LOCKS = [
     "dev.txt",
     "build.txt",
     "milvus-server.txt",
+    "sbom.txt",
     "torch-cpu.txt",
     "torch-cuda.txt",
 ]
