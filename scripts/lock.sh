@@ -30,5 +30,6 @@ compile milvus.txt pyproject.toml --extra milvus --constraint requirements/dev.t
 compile mcp.txt pyproject.toml --extra mcp --constraint requirements/dev.txt "$@"
 compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
 compile milvus-server.txt requirements/milvus-server.in "$@"
+compile sbom.txt requirements/sbom.in "$@"
 # --no-config: here torch's real dependencies are wanted, the CUDA libraries too.
 compile torch-cuda.txt requirements/torch.in --no-config --constraint requirements/dev.txt "$@"

@@ -15,6 +15,7 @@ LOCKS = [
     "dev.txt",
     "build.txt",
     "milvus-server.txt",
+    "sbom.txt",
     "torch-cpu.txt",
     "torch-cuda.txt",
 ]
