@@ -18,7 +18,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow test-milvus test-clients lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
+.PHONY: help setup setup-dev serve test test-slow test-milvus test-clients lint format train model reranker bench bench-training endurance export reference wheel release image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ reference: $(DEV)/.installed  ## write docs/reference/settings.md and configurat
 
 wheel: $(SERVICE)/.installed  ## build the wheel with the bundled models, into dist/
 	$(SERVICE)/bin/python -m hatchling build --target wheel --directory dist
+
+release: $(SERVICE)/.installed  ## build the wheel, its bill of materials (CycloneDX) and SHA256SUMS, into dist/
+	scripts/release.sh $(SERVICE)/bin/python
 
 image:  ## build the service's container image
 	docker build --file docker/service.Dockerfile --tag crosslet:latest \

@@ -12,11 +12,18 @@ RUN python3 -m venv --without-pip /opt/crosslet \
     && for lock in ${LOCK:-service.txt}; do \
         /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/$lock" || exit 1; done
 COPY pyproject.toml README.md LICENSE ./
+COPY scripts/wheel_names.py scripts/
+COPY crosslet crosslet
 COPY service service
 COPY models/default models/default
 COPY models/reranker models/reranker
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
+# The bill of materials, by CycloneDX's own tool, which stays in this stage.
+RUN python3 -m venv --without-pip /opt/sbom \
+    && /opt/build/bin/pip --python /opt/sbom/bin/python install --require-hashes --no-deps -r requirements/sbom.txt \
+    && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-format JSON \
+        --output-file /opt/crosslet/crosslet.cdx.json /opt/crosslet/bin/python3
 COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
 # Readable for any user, whatever the checkout's umask was.
 RUN chmod -R a+rX /opt/crosslet

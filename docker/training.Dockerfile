@@ -10,11 +10,12 @@ RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -r
 WORKDIR /opt/crosslet
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY requirements/build.txt requirements/training.txt requirements/torch-${TORCH}.txt requirements/
-COPY scripts/install-torch.sh scripts/
+COPY scripts/install-torch.sh scripts/wheel_names.py scripts/
 RUN python3 -m venv /opt/venv \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r requirements/build.txt -r requirements/training.txt \
     && scripts/install-torch.sh /opt/venv/bin/python "${TORCH}"
 COPY pyproject.toml README.md LICENSE ./
+COPY crosslet crosslet
 COPY service service
 COPY training training
 COPY export export

@@ -140,8 +140,13 @@ def test_export_imports_no_route_command_or_page() -> None:
     assert [line for line in offences("export", {"service"}) if line.split(": ")[1].startswith(rooms)] == []
 
 
+def test_the_public_package_imports_the_service_alone() -> None:
+    assert offences("crosslet", HEAVY | {"training", "export", "fastapi", "uvicorn", "starlette"}) == []
+    assert offences("service", {"crosslet"}) == []
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circles(module_imports("service", "training", "export")) == []
+    assert circles(module_imports("crosslet", "service", "training", "export")) == []
 
 
 @pytest.mark.parametrize("room", ARROWS)
@@ -162,6 +167,7 @@ def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
 @pytest.mark.parametrize(
     ("package", "extras"),
     [
+        ("crosslet", []),
         ("service", ["milvus", "milvus-lite", "mcp", "parquet", "ray"]),
         ("training", ["training", "models"]),
         ("export", ["training", "export"]),
@@ -172,7 +178,7 @@ def test_every_imported_package_is_a_declared_dependency(package: str, extras: l
     lines = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
     declared = {canonicalize_name(Requirement(line).name) for line in lines}
     owners = packages_distributions()
-    ours = {"service", "training", "export", "__future__"}
+    ours = {"crosslet", "service", "training", "export", "__future__"}
     undeclared = {
         name
         for path in (ROOT / package).rglob("*.py")

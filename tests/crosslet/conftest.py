@@ -1,0 +1,3 @@
+from tests.service.conftest import client, serve
+
+__all__ = ["client", "serve"]
