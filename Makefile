@@ -15,6 +15,10 @@ DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
+# The extras of the service that its variables ask for.
+EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) \
+	$(if $(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),traces)
+
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
@@ -27,7 +31,7 @@ setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (other
 
 setup-dev: $(DEV)/.installed  ## make the development environment; TORCH=cuda for a GPU
 
-serve: $(SERVICE)/.installed $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),$(SERVICE)/.mcp)  ## serve the bundled model on port 8080 (CROSSLET_PORT)
+serve: $(SERVICE)/.installed $(EXTRAS:%=$(SERVICE)/.%)  ## serve the bundled model on port 8080 (CROSSLET_PORT)
 	@exec $(SERVICE)/bin/crosslet serve
 
 test: $(DEV)/.installed  ## the fast tests; ARGS="-k name" goes to pytest
@@ -107,9 +111,9 @@ $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject
 	@$(SERVICE)/bin/python $(PROJECT)
 	@touch $@
 
-$(SERVICE)/.mcp: requirements/mcp.txt $(SERVICE)/.installed
-	@echo "installing the extra mcp into $(SERVICE)"
-	@$(SERVICE)/bin/python $(LOCKED) -r requirements/mcp.txt
+$(SERVICE)/.%: requirements/%.txt $(SERVICE)/.installed
+	@echo "installing the extra $* into $(SERVICE)"
+	@$(SERVICE)/bin/python $(LOCKED) -r $<
 	@touch $@
 
 .venv-milvus/.installed: requirements/milvus-server.txt

@@ -1,6 +1,6 @@
 # The service: one process, no torch, not root. Build from the repository root:
 #   docker build --file docker/service.Dockerfile --tag crosslet .
-# --build-arg LOCK="milvus.txt mcp.txt" adds the client for `CROSSLET_INDEX=milvus://..`, and what CROSSLET_MCP needs.
+# --build-arg LOCK="milvus.txt mcp.txt traces.txt" adds what `CROSSLET_INDEX=milvus://..`, CROSSLET_MCP and traces need.
 FROM docker.io/library/python:3.11-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1

@@ -4,11 +4,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from service.document_index import load_collections
 from service.documents.collections import Collections
@@ -28,11 +28,15 @@ from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
 from service.model.reranker import Reranker
+from service.model.stages import StageTimer
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
 from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
 from service.process.memory_budget import MemoryBudget
 from service.settings import Settings
+
+if TYPE_CHECKING:  # it needs an extra
+    from service.traces import Traces
 
 PASSES_MEASURED = 3
 TURN_S = 0.02  # of preparing one request, before another has its turn
@@ -168,6 +172,7 @@ class Runtime:
     grant: Grant = FULL
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     preparation: Preparation = field(default_factory=Preparation)
+    traces: "Traces | None" = None
     cut_warning: CutWarning = field(default_factory=CutWarning)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
@@ -220,11 +225,19 @@ class Runtime:
 
         Raises: Overloaded: too many look-ups wait.
         """
-        return await self.readers.run(lambda: call(*args, **kwargs))
+        return await self._traced(self.readers.run, lambda: call(*args, **kwargs))
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking change off the event loop, one at a time. Once started, it completes even if cancelled."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
+
+        def change() -> T:
+            with StageTimer("store"):
+                return call(*args, **kwargs)
+
+        return await self._traced(partial(asyncio.get_running_loop().run_in_executor, self._writer), change)
+
+    async def _traced(self, run: Callable[[Callable[[], T]], Awaitable[T]], call: Callable[[], T]) -> T:
+        return await (run(call) if self.traces is None else self.traces.add_of(run, call))
 
     def trouble(self) -> str | None:
         """Return why the service is not ready, or None."""
@@ -247,6 +260,8 @@ class Runtime:
         self.readers.shutdown()
         self._writer.shutdown()
         self.collections.close()
+        if self.traces is not None:
+            self.traces.close()
 
 
 def run_longest(models: Sequence[Encoder | Reranker]) -> None:
@@ -286,9 +301,16 @@ def load_reranker(settings: Settings) -> Reranker | None:
     return reranker
 
 
-def load_runtime(settings: Settings, choice: Choice | None = None, collections: Collections | None = None) -> Runtime:
+def load_runtime(
+    settings: Settings,
+    choice: Choice | None = None,
+    collections: Collections | None = None,
+    *,
+    traces: "Traces | None" = None,
+) -> Runtime:
     """Load the model and the documents, unless `choice` and `collections` have them.
 
+    traces: where spans go; None: there are none.
     Raises: StartError: the model, the documents or a setting is refused; one sentence for the operator.
     """
     choice = choice or choose_encoder(settings.model, settings.fallback_model)
@@ -316,6 +338,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None, collections: 
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
         on_loop_s=LIMIT_S,
+        notes_stages=traces is not None,
     )
     _free_passes(models)  # leave out what only the start needed
     memory.reserve(pool.workers * pass_bytes)
@@ -340,6 +363,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None, collections: 
         usage=Usage(collections),
         reranker=reranker,
         refused=choice.refused,
+        traces=traces,
     )
 
 

@@ -118,7 +118,7 @@ def _framework(runtime: Runtime, **options: Any) -> FastAPI:
 
 def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     settings = runtime.settings
-    # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
+    # Added last, called first: prefix -> traces -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
     # Host, key and origin are checked before the body is read.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
     app.add_middleware(Dispatch, unknown=NO_SUCH_ROUTE)
@@ -148,6 +148,10 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
         app.add_middleware(log, answer_through=cors)
     else:
         app.add_middleware(log)
+    if runtime.traces is not None:  # imported where they are on: they need an extra
+        from service.api.request_tracing import RequestTracing
+
+        app.add_middleware(RequestTracing, traces=runtime.traces)
     if settings.root_path:
         _check_prefix(settings.root_path, routes)
         app.add_middleware(PathPrefix, prefix=settings.root_path)

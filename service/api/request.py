@@ -278,6 +278,8 @@ class Embedder:
             first = next(iter(batch.failed.values()))
             facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}
             logger.error("texts failed", exc_info=first.__cause__, extra=facts)
+        if self.runtime.traces is not None:
+            self.runtime.traces.add(batch.stages)
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
         if space is None:
             return batch

@@ -3,10 +3,13 @@
 import argparse
 import gc
 import logging
+import os
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from service.api.startup import METRICS_PORT, bound_socket, check_mcp, import_server
 from service.documents.milvus.address import EMBEDDED, milvus_address
@@ -15,6 +18,11 @@ from service.process.descriptors import raise_limit
 from service.process.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
+if TYPE_CHECKING:  # it needs an extra
+    from service.traces import Traces
+
+ENDPOINTS = ("TRACES_ENDPOINT", "ENDPOINT")  # OTEL_EXPORTER_OTLP_..
+PROTOCOL = "http/protobuf"
 MALLOC_ARENAS = 2  # each heap keeps its own peak memory
 # Longest wait of a worker for the GIL after a forward pass. Python's default of 5 ms is as long as one or two passes.
 SWITCH_INTERVAL_S = 0.0002
@@ -65,8 +73,38 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
         from service.api.server import serve as serve_runtime
         from service.runtime import load_runtime
 
+        runtime = load_runtime(settings, choice, traces=open_traces(os.environ))
         tell = partial(tell_terminal, settings, choice.encoder.manifest.name)
-        serve_runtime(load_runtime(settings, choice), listener, metrics_listener, on_start=tell)
+        serve_runtime(runtime, listener, metrics_listener, on_start=tell)
+
+
+def open_traces(variables: Mapping[str, str]) -> "Traces | None":
+    """Return where spans go, if OpenTelemetry's variables ask for traces; else None.
+
+    They may be meant for other programs, too: what they ask that cannot be done is a warning.
+    """
+    exporters = {name.strip() for name in variables.get("OTEL_TRACES_EXPORTER", "").split(",")} - {""}
+    is_asked = "otlp" in exporters or any(variables.get(f"OTEL_EXPORTER_OTLP_{name}") for name in ENDPOINTS)
+    if not is_asked or exporters == {"none"} or variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    name, protocol = next(((name, variables[name]) for name in names if variables.get(name)), ("", PROTOCOL))
+    if exporters and "otlp" not in exporters:
+        reason = f"OTEL_TRACES_EXPORTER is {', '.join(sorted(exporters))}; the service has otlp"
+    elif protocol != PROTOCOL:
+        reason = f"{name} is {protocol}; the service has {PROTOCOL}"
+    else:
+        try:
+            from service.traces import Traces
+        except ModuleNotFoundError:
+            reason = (
+                "the extra traces is not installed: pip install --require-hashes --no-deps -r requirements/traces.txt, "
+                "or the image with LOCK=traces.txt"
+            )
+        else:
+            return Traces()
+    logger.warning("no traces are sent", extra={"reason": reason})
+    return None
 
 
 def tell_terminal(settings: Settings, model: str, url: str) -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from service.engine.pairs import Input, PairInput, size_of
 from service.errors import ServiceError
 from service.model.encoder import Encoded
+from service.model.stages import Stage
 
 LONG_TEXT = 500  # characters or token ids: one takes up to a hundred times as long as a sentence
 
@@ -41,6 +42,7 @@ class EncodedBatch:
     queue_s: from admission until a worker takes the first text.
     inference_s: time spent encoding, summed over the distinct texts; a text shared by requests counts in each.
     is_query_cut: whether the query of a pair was.
+    stages: what was done when; empty unless the pool notes it.
     """
 
     embeddings: npt.NDArray[np.float32]
@@ -51,6 +53,7 @@ class EncodedBatch:
     inference_s: float
     failed: Mapping[int, ServiceError]
     is_query_cut: bool
+    stages: Sequence[Stage] = ()
 
 
 class InputError(Exception):
@@ -99,6 +102,7 @@ class Job:
     """The state of one request. Once it is admitted, only the schedule changes it.
 
     skip_failed: the request fails only if all its texts fail.
+    stages: where workers note what they do for it; None: nowhere.
     """
 
     def __init__(self, texts: Sequence[Input], truncate: bool, *, skip_failed: bool = False) -> None:
@@ -113,6 +117,7 @@ class Job:
         self.admitted_at = time.monotonic()
         self.started_at: float | None = None
         self.inference_s = 0.0
+        self.stages: list[Stage] | None = None
 
     @property
     def missing(self) -> list[int]:
@@ -164,7 +169,12 @@ class Job:
             inference_s=self.inference_s,
             failed=dict(sorted(self.failed.items())),
             is_query_cut=any(pair.query_cut for pair in pairs),
+            stages=() if self.stages is None else self._all_stages(self.stages),
         )
+
+    def _all_stages(self, noted: Sequence[Stage]) -> list[Stage]:
+        queued = [] if self.started_at is None else [Stage("queue", self.admitted_at, self.started_at)]
+        return [*queued, *noted]
 
 
 class FairQueue:

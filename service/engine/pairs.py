@@ -8,6 +8,7 @@ import numpy as np
 from service.errors import TextTooLong
 from service.model.encoder import Encoded, Encoder, TextInput
 from service.model.reranker import PairTokens, Reranker
+from service.model.stages import StageTimer
 
 CHARS_A_TOKEN = 4  # about
 
@@ -38,13 +39,15 @@ def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
 
     Raises: TextTooLong: it does not fit and `truncate` is off.  InferenceFailed: the model raised.
     """
-    tokens = reranker.tokenize(pair.query, pair.passage) if isinstance(pair, Pair) else pair
+    with StageTimer("tokenise"):
+        tokens = reranker.tokenize(pair.query, pair.passage) if isinstance(pair, Pair) else pair
     if tokens.truncated and not truncate:
         raise TextTooLong(
             f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.manifest.max_length}, half "
             "of them for the query at most (set truncate to true, or ask for windows)"
         )
-    score = np.array([reranker.score(tokens)], np.float32)  # the model's own type: every bit stays
+    with StageTimer("inference"):
+        score = np.array([reranker.score(tokens)], np.float32)  # the model's own type: every bit stays
     return Encoded(score, len(tokens.input_ids), tokens.full_length, tokens.query_cut)
 
 

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from functools import partial
+from typing import TypeVar, cast
 
 from service.engine.batcher import Prepared
 from service.engine.cache import VectorCache
@@ -15,12 +16,14 @@ from service.engine.pairs import Input
 from service.engine.schedule import Schedule, Waiter
 from service.errors import InferenceFailed, ServiceError
 from service.model.encoder import Encoded, Encoder, TextInput
+from service.model.stages import Stage, collecting
 
 LIMIT_S = 0.003  # maximum mean time of short texts; it blocks the loop, and a token-dense text takes longer
 SHORT_CHARS = 200  # a sentence or two
 ALONE_S = 0.1  # how long requests must have come one at a time
 TURNS = 2  # loop iterations until requests that arrived meanwhile are counted
 
+T = TypeVar("T")
 Encode = Callable[[Input, bool], Encoded]
 
 
@@ -43,16 +46,19 @@ class EncoderPool:
         request_timeout_s: float = 30.0,
         cache: VectorCache | None = None,
         on_loop_s: float = 0.0,
+        notes_stages: bool = False,
     ) -> None:
         """Create the pool; `start` runs it.
 
         Args: encode: for what is encoded alone: long texts, pairs, a text on the event loop.  encoder: for the others.
               cache: None = no cache.  on_loop_s: maximum mean time of short texts for encoding on the event loop.
+              notes_stages: whether results say what was done when, for traces.
         """
         self._encode = encode
         self._encoder = encoder
         self._request_timeout_s = request_timeout_s
         self._cache = cache
+        self._notes_stages = notes_stages
         self._inline = InlineEncoder(encode, cache, limit_s=on_loop_s)
         self._schedule = Schedule(
             encoder, workers=workers, max_queue_texts=max_queue_texts, request_timeout_s=request_timeout_s
@@ -109,6 +115,8 @@ class EncoderPool:
                 InputError: a text failed, or with `skip_failed` all did; the rest of the request is dropped.
         """
         job = Job(texts, truncate, skip_failed=skip_failed)
+        if self._notes_stages:
+            job.stages = []
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         schedule = self._schedule
@@ -154,12 +162,25 @@ class EncoderPool:
         if taken is None:
             return False
         if taken and taken[0].is_apart:
-            finished += [encode_alone(work, self._encode, self._cache) for work in taken]
+            calls = ((work, partial(encode_alone, work, self._encode, self._cache)) for work in taken)
+            finished += [self._noted([work], call) for work, call in calls]
         else:
-            prepared, failed = tokenise_all(taken, self._encoder)
+            prepared, failed = self._noted(taken, partial(tokenise_all, taken, self._encoder))
             together = self._schedule.share(prepared, failed)
-            finished += failed + encode_together(together, self._encoder, self._cache)
+            encode = partial(encode_together, together, self._encoder, self._cache)
+            finished += failed + self._noted([text.work for text in together], encode)
         return True
+
+    def _noted(self, works: Sequence[Work], call: Callable[[], T]) -> T:
+        """Return what `call` returns, which works on these texts; note its stages in their requests."""
+        if not self._notes_stages:
+            return call()
+        stages: list[Stage] = []
+        result = collecting(stages, call)
+        for job in {job for work in works for job in list(work.positions)}:  # a copy: requests come and go meanwhile
+            if job.stages is not None:
+                job.stages += stages
+        return result
 
 
 class InlineEncoder:
@@ -201,7 +222,8 @@ class InlineEncoder:
         work = Work(job.texts[0], job.truncate)
         if work.size > SHORT_CHARS or mean_s(work.kind) > self._limit_s:
             return None
-        finished = encode_alone(work, self._encode, self._cache)
+        encode = partial(encode_alone, work, self._encode, self._cache)
+        finished = encode() if job.stages is None else collecting(job.stages, encode)
         for _ in range(TURNS):  # otherwise two alternating clients each look alone
             await asyncio.sleep(0)
         return finished

@@ -30,6 +30,7 @@ from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, OUTPUT_NAME, SCORE_NAME, Session
 from service.model.spaces import Spaces
+from service.model.stages import StageTimer
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
 from service.model.tokenizer_file import Token
 from service.process.address_space import is_limited
@@ -168,9 +169,10 @@ class Encoder:
 
         Raises: TextTooLong: a text is too long and its `truncate` is false.  InvalidInput: an unknown token id.
         """
-        strings = [self.prompts.stripped(text) for text in texts if isinstance(text, str)]
-        of_strings = iter(self._tokenizer.tokenise_all(strings))
-        tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
+        with StageTimer("tokenise"):
+            strings = [self.prompts.stripped(text) for text in texts if isinstance(text, str)]
+            of_strings = iter(self._tokenizer.tokenise_all(strings))
+            tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
         lengths = (text.full_length for text, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
         longest, limit = max(lengths, default=0), self.manifest.max_length
         if longest > limit:
@@ -182,7 +184,8 @@ class Encoder:
 
         Raises: InferenceFailed: the model raised.
         """
-        vectors_BD = self._pass([text.input_ids for text in texts])
+        with StageTimer("inference"):
+            vectors_BD = self._pass([text.input_ids for text in texts])
         return [
             # A copy: a view would keep all vectors in memory.
             Encoded(vector_D.copy(), tokens=len(text.input_ids), full_length=text.full_length)

@@ -31,10 +31,12 @@ def test_make_alone_lists_every_target() -> None:
     assert sorted(phony.split()) == sorted(targets)
 
 
-def test_serve_installs_the_extra_of_mcp_where_it_is_on() -> None:
+def test_serve_installs_the_extras_that_are_asked_for() -> None:
     assert "requirements/mcp.txt" in make("--dry-run", "serve", "CROSSLET_MCP=true")
     for off in ("", "false", "0"):
         assert "requirements/mcp.txt" not in make("--dry-run", "serve", f"CROSSLET_MCP={off}")
+    traced = make("--dry-run", "serve", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318")
+    assert ("requirements/traces.txt" in traced, "requirements/mcp.txt" in traced) == (True, False)
 
 
 def test_an_old_python_is_refused_with_both_versions() -> None:

@@ -89,18 +89,19 @@ def test_re_embedding_runs_once_on_the_documents_of_the_service(services: dict[s
     assert " ".join(once["command"]) in SUBCOMMANDS
 
 
-def test_a_milvus_address_and_mcp_select_packages_and_image(services: dict[str, Any]) -> None:
+def test_extras_select_packages_and_image(services: dict[str, Any]) -> None:
     plain = services["service"]
     milvus = compose(CROSSLET_INDEX="milvus://milvus:19530")["services"]["service"]
-    both = compose(CROSSLET_INDEX="milvus://milvus:19530", CROSSLET_MCP="true")["services"]["service"]
+    asked = {"CROSSLET_MCP": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    all_ = compose(CROSSLET_INDEX="milvus://milvus:19530", **asked)["services"]["service"]
     assert plain["environment"]["CROSSLET_INDEX"] == "embedded"
     assert milvus["environment"]["CROSSLET_INDEX"] == "milvus://milvus:19530"
-    assert [one["build"]["args"]["LOCK"].split() for one in (plain, milvus, both)] == [
+    assert [one["build"]["args"]["LOCK"].split() for one in (plain, milvus, all_)] == [
         ["service.txt"],
         ["service.txt", "milvus.txt"],
-        ["service.txt", "milvus.txt", "mcp.txt"],
+        ["service.txt", "milvus.txt", "mcp.txt", "traces.txt"],
     ]
-    assert len({one["image"] for one in (plain, milvus, both)}) == 3
+    assert len({one["image"] for one in (plain, milvus, all_)}) == 3
     assert "for lock in ${LOCK:-service.txt}" in (ROOT / "docker/service.Dockerfile").read_text(encoding="utf-8")
 
 
@@ -281,7 +282,7 @@ def test_every_image_is_told_its_revision(services: dict[str, Any]) -> None:
 def test_every_setting_reaches_the_service_from_shell_or_file(services: dict[str, Any]) -> None:
     environment = services["service"]["environment"]
     assert {
-        key.removeprefix("CROSSLET_").lower() for key in environment
+        key.removeprefix("CROSSLET_").lower() for key in environment if not key.startswith("OTEL_")
     } == Settings.model_fields.keys() - OF_THE_CONTAINER
     assert environment.keys() <= variables()
     said = "".join(dockerfile_says("service.Dockerfile", "ENV"))

@@ -41,7 +41,7 @@ ARROWS = {
     "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.keys", "service.blending", "service.process", "service.runtime", "service.api.schemas"),
-        "service.version",
+        *("service.version", "service.traces"),
     },
     "service.documents.readers": {
         *("service.documents.filters", "service.documents.own_fields", "service.json_parsing", "service.spelling"),
@@ -168,7 +168,7 @@ def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
     ("package", "extras"),
     [
         ("crosslet", []),
-        ("service", ["milvus", "milvus-lite", "mcp", "parquet", "ray"]),
+        ("service", ["milvus", "milvus-lite", "mcp", "traces", "parquet", "ray"]),
         ("training", ["training", "models"]),
         ("export", ["training", "export"]),
     ],

@@ -11,6 +11,7 @@ LOCKS = [
     "service.txt",
     "milvus.txt",
     "mcp.txt",
+    "traces.txt",
     "training.txt",
     "dev.txt",
     "build.txt",
@@ -39,6 +40,7 @@ def declared(extras: tuple[str, ...], groups: tuple[str, ...]) -> list[Requireme
         ("service.txt", (), ()),
         ("milvus.txt", ("milvus",), ()),
         ("mcp.txt", ("mcp",), ()),
+        ("traces.txt", ("traces",), ()),
         ("training.txt", ("training", "export"), ()),
         ("dev.txt", ALL, ("dev",)),
     ],
@@ -68,7 +70,7 @@ def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
     assert [str(requirement) for requirement in lock(name) if requirement.url] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "mcp.txt"])
+@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt"])
 def test_a_lock_of_the_service_holds_no_training_package(name: str) -> None:
     heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
     assert [package for package in locked_versions(name) if heavy.fullmatch(package)] == []
@@ -81,7 +83,7 @@ def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["service.txt", "milvus.txt", "mcp.txt", "training.txt", "build.txt", "torch-cuda.txt"]
+    "name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt", "training.txt", "build.txt", "torch-cuda.txt"]
 )
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")

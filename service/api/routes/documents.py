@@ -33,12 +33,13 @@ from service.api.schemas.documents import (
     document_in,
 )
 from service.api.uploads import Upload
-from service.documents.document import Document
+from service.documents.document import Document, StoredDocument
 from service.documents.filters import comparable
 from service.documents.interface import PageRequest
 from service.documents.own_fields import OwnFields
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
+from service.model.stages import StageTimer
 from service.runtime import Runtime, Steps
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
@@ -137,7 +138,8 @@ async def list_documents(
     collection = runtime.collection
 
     def read() -> bytes:
-        page = collection.page(request)
+        with StageTimer("store"):
+            page = collection.page(request)
         next_cursor = None if page.next_row is None else str(page.next_row)
         total = len(collection) if page.total is None else page.total
         documents = [fields_of(document, *DocumentOut.model_fields) for document in page.documents]
@@ -186,7 +188,13 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 @Policy(Access.READ, Reach.COLLECTION, strict=True)
 async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
-    document = await runtime.read(runtime.collection.get, _id_in(request))
+    collection, id_ = runtime.collection, _id_in(request)
+
+    def read() -> StoredDocument | None:
+        with StageTimer("store"):
+            return collection.get(id_)
+
+    document = await runtime.read(read)
     if document is None:
         raise NotFound("no document has this id")
     return json_response(fields_of(document, *DocumentOut.model_fields))

@@ -35,6 +35,7 @@ from service.documents.language import codes_of, language_of
 from service.documents.names import Mode
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
+from service.model.stages import StageTimer
 from service.runtime import Runtime
 
 MAX_ANSWER_BYTES = 8_000_000
@@ -90,7 +91,8 @@ async def search(
     )
 
     def find(top_k: int, options: ResultOptions) -> list[Matches]:
-        return runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
+        with StageTimer("search"):
+            return runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, options=options)
 
     if not body.rerank and not options.words:
         looking_up = runtime.read(lambda: as_json(find(depth_of(body), options)))

@@ -452,3 +452,23 @@ def test_finished_request_leaves_no_garbage_cycle(encoder: Encoder) -> None:
         assert jobs() == before
     finally:
         gc.enable()
+
+
+async def test_each_request_notes_the_stages_of_its_texts(encoder: Encoder) -> None:
+    requests = [["guitar"], ["gitarre", "guitar", "x " * 300], ["吉他"] * 40 + ["guitar"]]
+    pool = EncoderPool(encoder.encode, encoder, workers=2, max_queue_texts=1000, notes_stages=True)
+    asked = [asyncio.create_task(pool.encode(texts)) for texts in requests]
+    await asyncio.sleep(0)  # all are queued before a worker starts
+    pool.start()
+    try:
+        for batch in await asyncio.gather(*asked):
+            assert {stage.name for stage in batch.stages} == {"queue", "tokenise", "inference"}
+            first_s, *others_s = [stage.started_at for stage in batch.stages]
+            assert all(first_s < other_s for other_s in others_s)
+            assert batch.stages[0].ended_at - first_s == pytest.approx(batch.queue_s)
+    finally:
+        pool.close()
+
+
+async def test_a_pool_notes_no_stages_unless_told(pool: EncoderPool) -> None:
+    assert list((await pool.encode(["guitar", "gitarre"])).stages) == []
