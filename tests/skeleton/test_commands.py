@@ -32,10 +32,10 @@ def test_make_alone_lists_every_target() -> None:
 
 
 def test_serve_installs_the_extras_that_are_asked_for() -> None:
-    assert "requirements/mcp.txt" in make("--dry-run", "serve", "CROSSLET_MCP=true")
+    assert "requirements/mcp.txt" in make("--dry-run", "--always-make", "serve", "CROSSLET_MCP=true")
     for off in ("", "false", "0"):
-        assert "requirements/mcp.txt" not in make("--dry-run", "serve", f"CROSSLET_MCP={off}")
-    traced = make("--dry-run", "serve", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318")
+        assert "requirements/mcp.txt" not in make("--dry-run", "--always-make", "serve", f"CROSSLET_MCP={off}")
+    traced = make("--dry-run", "--always-make", "serve", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318")
     assert ("requirements/traces.txt" in traced, "requirements/mcp.txt" in traced) == (True, False)
 
 
