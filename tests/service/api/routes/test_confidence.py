@@ -190,3 +190,18 @@ def test_a_collection_recalibrates_its_confidence(serve: Serve, calibrated: Path
 )
 def test_a_malformed_recalibration_is_refused(client: TestClient, own: object) -> None:
     assert_refused(client.put("/collections/default", json={"confidence": own}), 422, "Validation", "confidence")
+
+
+@pytest.mark.parametrize("where", ["embedded", "milvus-lite"])
+def test_confidence_alone_leaves_own_fields_as_they_are(serve: Serve, tmp_path: Path, where: str) -> None:
+    index = {} if where == "embedded" else {"index": f"milvus+lite://{tmp_path}/documents.db"}
+    client = serve(**index)
+    own = {"text": "{title}", "fields": ["price"]}
+    assert client.put("/collections/shop", json=own).status_code == 200
+    goods = [{"id": "1", "title": "A man is playing a guitar.", "price": 3}]
+    assert client.put("/collections/shop/documents", json={"documents": goods}).status_code == 200
+    described = client.put("/collections/shop", json={"confidence": {"expected_answerable": 0.9}}).json()
+    assert (described["text"], described["fields"]) == ("{title}", ["price"])
+    assert described["confidence"]["expected_answerable"] == 0.9
+    made = client.put("/collections/new", json={"confidence": {"expected_answerable": 0.4}})
+    assert (made.status_code, made.json()["documents"]) == (200, 0)
