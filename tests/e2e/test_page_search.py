@@ -66,12 +66,20 @@ def press_facet(page: Page, value: str) -> None:
     assert page.value("document.activeElement.textContent").startswith(value)
 
 
+def wait_for_mode(page: Page, mode: str) -> None:
+    """Until a search in this mode was sent."""
+    end = time.monotonic() + 20
+    while mode not in [body["mode"] for body in page.bodies("/search")]:
+        assert time.monotonic() < end, f"no search by {mode}"
+        time.sleep(0.05)
+
+
 def test_keywords_answer_keys_and_the_mode_a_pause(page: Page, service: httpx.Client) -> None:
     put(service, [MOON, WRONG])
     page.value("document.querySelector('#query').focus()")
     keys(page, "pass")
     page.wait_for("document.querySelector('mark')?.textContent === 'Passwort'")
-    time.sleep(AFTER_PAUSE_S)
+    wait_for_mode(page, "hybrid")
     sent = page.bodies("/search")
     assert {body["mode"] for body in sent[:-1]} == {"keywords"}
     assert sent[-1]["mode"] == "hybrid"
@@ -332,6 +340,7 @@ def test_with_milvus_there_are_facets_and_keywords(browser: Browser, tmp_path: P
         page = opened(browser, service)
         page.value("document.querySelector('#query').focus()")
         keys(page, "kettle")
+        wait_for_mode(page, "hybrid")  # before a facet is pressed, which asks in the pause's place
         wait_for_results(page, 9)
         page.wait_for("document.querySelector('#facet-list section')")
         assert facets(page)["tags"] == ["kitchen 6", "office 3", "red 3"]
