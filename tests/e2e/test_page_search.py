@@ -80,6 +80,7 @@ def test_keywords_answer_keys_and_the_mode_a_pause(page: Page, service: httpx.Cl
     keys(page, "pass")
     page.wait_for("document.querySelector('mark')?.textContent === 'Passwort'")
     wait_for_mode(page, "hybrid")
+    page.wait_for(IS_IDLE)
     sent = page.bodies("/search")
     assert {body["mode"] for body in sent[:-1]} == {"keywords"}
     assert sent[-1]["mode"] == "hybrid"
