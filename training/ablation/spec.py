@@ -11,7 +11,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import RunConfig
+from training.config.run import RunConfig, Terms
+from training.corpora.catalog import within_terms
 from training.errors import ConfigError
 
 Metric = Literal["mono", "cross", "tatoeba"]  # STS within a language, STS against English, retrieval P@1
@@ -44,6 +45,7 @@ class AblationSpec(ConfigModel):
     title: str = "Ablation"
     runs: dict[str, dict[str, Any]] = Field(default={})
     grid: dict[str, list[Any]] = Field(default={})  # dotted key -> its values
+    terms: dict[str, list[Terms]] = Field(default={})  # cell -> the licences of its text; text under others is left out
     seeds: dict[str, list[int]] = Field(default={})  # cell -> more seeds to train it with, to measure noise
     seed_keys: list[str] = Field(default=["seed"])  # the keys that a seed sets
     tables: dict[str, list[str]] = Field(default={})  # title -> cells; empty: one table of all cells
@@ -106,16 +108,17 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
         changes[name] = combination
     _check_names(spec, set(changes), where=path.name)
 
-    def config(change: Settings, where: str) -> RunConfig:
-        return build(RunConfig, merge(base, nest(change)), where=f"{path.name}: {where}")
+    def config(name: str, change: Settings, where: str) -> RunConfig:
+        whole = build(RunConfig, merge(base, nest(change)), where=f"{path.name}: {where}")
+        return within_terms(whole, spec.terms[name]) if name in spec.terms else whole
 
-    cells = [Cell(name, config(change, name)) for name, change in changes.items()]
+    cells = [Cell(name, config(name, change, name)) for name, change in changes.items()]
     for name, seeds in spec.seeds.items():
         for seed in seeds:
             if seed == base.get("seed", RunConfig.model_fields["seed"].default):
                 raise ConfigError(f"{path.name}: seeds.{name} has {seed}, the seed of {name!r} itself")
             change = merge(nest(changes[name]), nest(dict.fromkeys(spec.seed_keys, seed)))
-            cells.append(Cell(name, config(change, f"{name}, seed {seed}"), seed))
+            cells.append(Cell(name, config(name, change, f"{name}, seed {seed}"), seed))
     _check_folders(cells, where=path.name)
     return cells
 
@@ -146,7 +149,7 @@ def merge(base: Settings, changes: Settings) -> Settings:
 
 
 def _check_names(spec: AblationSpec, cells: set[str], *, where: str) -> None:
-    named = {"seeds": list(spec.seeds)}
+    named = {"seeds": list(spec.seeds), "terms": list(spec.terms)}
     named |= {f"tables.{title}": names for title, names in spec.tables.items()}
     named |= {f"figures.{figure}": names for figure, names in spec.figures.model_dump().items()}
     named |= {f"findings.{claim}": list(chain(*finding.order)) for claim, finding in spec.findings.items()}

@@ -53,6 +53,16 @@ def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> Non
     assert repeat.config.contrastive.objective == "none"
 
 
+def test_a_cell_of_limited_licences_leaves_other_text_out() -> None:
+    path = SHIPPED.parent / "licences-small.yaml"
+    cells = cells_of(path)
+    every, free = cells["all"].config, cells["permissive-and-share-alike"].config
+    left_out = every.corpus.sources.keys() - free.corpus.sources
+    assert {"wesnoth", "andors_trail"} < left_out
+    assert "tatoeba_challenge_test" not in left_out
+    assert free.contrastive == every.contrastive
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
