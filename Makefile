@@ -16,7 +16,7 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 # The extras of the service that its variables ask for.
-EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) \
+EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) $(if $(filter cl100k_base,$(CROSSLET_TOKEN_IDS)),openai-ids) \
 	$(if $(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),traces)
 
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh

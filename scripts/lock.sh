@@ -27,9 +27,9 @@ compile dev.txt pyproject.toml --extra milvus --extra mcp --extra traces --extra
 compile training.txt pyproject.toml --group export --group models --no-emit-package torch \
     --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"
-compile milvus.txt pyproject.toml --extra milvus --constraint requirements/dev.txt "$@"
-compile mcp.txt pyproject.toml --extra mcp --constraint requirements/dev.txt "$@"
-compile traces.txt pyproject.toml --extra traces --constraint requirements/dev.txt "$@"
+for extra in milvus mcp traces openai-ids; do
+    compile "$extra.txt" pyproject.toml --extra "$extra" --constraint requirements/dev.txt "$@"
+done
 compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
 compile milvus-server.txt requirements/milvus-server.in "$@"
 compile sbom.txt requirements/sbom.in "$@"

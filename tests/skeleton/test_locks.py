@@ -6,11 +6,10 @@ from packaging.version import Version
 
 from tests.skeleton.project import ROOT, declared, lock, locked_versions, pyproject
 
+EXTRAS = ("milvus", "mcp", "traces", "openai-ids")  # of the service, each with its lock
+SERVED = ["service.txt", *(f"{extra}.txt" for extra in EXTRAS)]
 LOCKS = [
-    "service.txt",
-    "milvus.txt",
-    "mcp.txt",
-    "traces.txt",
+    *SERVED,
     "training.txt",
     "dev.txt",
     "build.txt",
@@ -19,8 +18,6 @@ LOCKS = [
     "torch-cpu.txt",
     "torch-cuda.txt",
 ]
-
-
 ALL = (*pyproject()["project"]["optional-dependencies"], *pyproject()["dependency-groups"])
 
 
@@ -28,9 +25,7 @@ ALL = (*pyproject()["project"]["optional-dependencies"], *pyproject()["dependenc
     ("name", "parts"),
     [
         ("service.txt", ()),
-        ("milvus.txt", ("milvus",)),
-        ("mcp.txt", ("mcp",)),
-        ("traces.txt", ("traces",)),
+        *((f"{extra}.txt", (extra,)) for extra in EXTRAS),
         ("training.txt", ("training", "export", "models")),
         ("dev.txt", ALL),
     ],
@@ -60,7 +55,7 @@ def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
     assert [str(requirement) for requirement in lock(name) if requirement.url] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt"])
+@pytest.mark.parametrize("name", SERVED)
 def test_a_lock_of_the_service_holds_no_training_package(name: str) -> None:
     heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
     assert [package for package in locked_versions(name) if heavy.fullmatch(package)] == []
@@ -72,9 +67,7 @@ def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
     assert [package for package in locked_versions(name) if cuda.fullmatch(package)] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt", "training.txt", "build.txt", "torch-cuda.txt"]
-)
+@pytest.mark.parametrize("name", [*SERVED, "training.txt", "build.txt", "torch-cuda.txt"])
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")
     shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}
