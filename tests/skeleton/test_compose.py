@@ -92,7 +92,8 @@ def test_re_embedding_runs_once_on_the_documents_of_the_service(services: dict[s
 def test_extras_select_packages_and_image(services: dict[str, Any]) -> None:
     plain = services["service"]
     milvus = compose(CROSSLET_INDEX="milvus://milvus:19530")["services"]["service"]
-    asked = {"CROSSLET_MCP": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "CROSSLET_TOKEN_IDS": "cl100k_base"}
+    asked = {"CROSSLET_MCP": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    asked |= {"CROSSLET_TOKEN_IDS": "cl100k_base"}
     all_ = compose(CROSSLET_INDEX="milvus://milvus:19530", **asked)["services"]["service"]
     assert plain["environment"]["CROSSLET_INDEX"] == "embedded"
     assert milvus["environment"]["CROSSLET_INDEX"] == "milvus://milvus:19530"

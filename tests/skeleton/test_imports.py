@@ -180,8 +180,7 @@ def test_every_imported_package_is_a_declared_dependency(package: str, parts: li
         name
         for path in (ROOT / package).rglob("*.py")
         for name in {module.split(".")[0] for module in imported_modules(path)} - ours - sys.stdlib_module_names
-        if not {canonicalize_name(owner) for owner in owners.get(name, [name])}
-        & names  # ray: not installed everywhere
+        if not {canonicalize_name(owner) for owner in owners.get(name, [name])} & names  # ray: not installed everywhere
     }
     assert undeclared == set()
 

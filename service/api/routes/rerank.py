@@ -10,6 +10,7 @@ from service.api.ranking import check_cut, rank
 from service.api.request import EmbedderDependency
 from service.api.responses import json_response
 from service.api.routes.openapi import inference
+from service.api.schemas.cohere import CohereErrorResponse
 from service.api.schemas.rerank import RankedText, RerankDocuments, RerankRequest, RerankResponse
 
 router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
@@ -39,7 +40,7 @@ async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDepend
 
 AS_COHERE: dict[str, Any] = {
     "response_model": RerankResponse,
-    "responses": inference(scores=True),
+    "responses": inference(error=CohereErrorResponse, scores=True),
     "summary": "Put documents in order",
 }
 
