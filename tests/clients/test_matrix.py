@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,10 +34,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def tiktoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The vocabulary of clients that encode, got without a network as the guide says."""
+    guide = (ROOT / "docs" / "guide" / "clients.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"(?s)```sh\n(mkdir -p tiktoken\n.*?)```", guide)
+    folder = tmp_path_factory.mktemp("vocabulary")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-ec", commands], cwd=folder, env=os.environ | {"PATH": path}, check=True)
+    return folder / "tiktoken"
+
+
 @pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx.Client) -> None:
-    shown = run(client, url=str(service.base_url).rstrip("/"))
+def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx.Client, tiktoken: Path) -> None:
+    shown = run(client, url=str(service.base_url).rstrip("/"), tiktoken=tiktoken)
     wanted = np.array(service.post("/embed", json={"inputs": TEXTS}).json())
     ranked = service.post("/rerank", json={"query": QUERY, "texts": TEXTS}).json()
     assert shown["vectors"]
@@ -47,10 +59,11 @@ def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx
         assert [score for _, score in ranking] == pytest.approx([hit["score"] for hit in ranked]), how
 
 
-def run(client: Client, *, url: str) -> dict[str, dict[str, list[list[float]]]]:
+def run(client: Client, *, url: str, tiktoken: Path) -> dict[str, dict[str, list[list[float]]]]:
     """Run a client's script. Return what it shows."""
     folder = installed(client)
     given = {"SERVICE_URL": url, "SERVICE_KEY": KEY, "TEXTS": json.dumps(TEXTS), "QUERY": QUERY}
+    given |= {"TIKTOKEN_CACHE_DIR": str(tiktoken)}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     if client.kind == "node":
         for script in SCRIPTS.glob("*.mjs"):  # Node looks for packages beside a script
