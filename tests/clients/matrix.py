@@ -80,7 +80,7 @@ CLIENTS = (
     ),
     Client("openai (JavaScript)", ("openai@7.59.0",), "`baseURL` with `/v1`", "of_openai.mjs", "node"),
     Client(
-        "@langchain/openai",
+        "@langchain/openai (JavaScript)",
         ("@langchain/openai@1.6.0", "@langchain/core@1.4.0"),
         "`configuration: {baseURL: …/v1}`",
         "of_langchain.mjs",

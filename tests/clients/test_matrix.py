@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from tests.clients.matrix import CLIENTS, Client
 from tests.contract.conftest import BUNDLED, KEY
 from tests.contract.live import live_service
+from tests.openai_vocabulary import tiktoken_folder
 from tests.skeleton.project import ROOT
 
 pytestmark = pytest.mark.clients
@@ -36,13 +36,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def tiktoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The vocabulary of clients that encode, got without a network as the guide says."""
-    guide = (ROOT / "docs" / "guide" / "clients.md").read_text(encoding="utf-8")
-    (commands,) = re.findall(r"(?s)```sh\n(mkdir -p tiktoken\n.*?)```", guide)
-    folder = tmp_path_factory.mktemp("vocabulary")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    subprocess.run(["sh", "-ec", commands], cwd=folder, env=os.environ | {"PATH": path}, check=True)
-    return folder / "tiktoken"
+    """The vocabulary of clients that encode."""
+    return tiktoken_folder(tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S)
@@ -92,8 +87,8 @@ def installed(client: Client) -> Path:
             pytest.skip("npm is not installed")
         commands = [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *client.packages]]
     else:
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        commands = [[sys.executable, "-m", "venv", str(folder)], [*pip, *client.packages]]
+        uv = [sys.executable, "-m", "uv", "--quiet"]
+        commands = [[*uv, "venv", str(folder)], [*uv, "pip", "install", "--python", str(folder), *client.packages]]
     for command in commands:
         subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT_S)
     mark.write_text(json.dumps(client.packages))
