@@ -137,7 +137,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 def one_or_listed(name: str, given: Text | Sequence[Text]) -> tuple[Sequence[Text], Place]:
-    """Return a field's one text or list as a list, and how its places are named: `name` or `name[position]`."""
+    """Return a field's one text (or token ids, a tuple) as a list, and how places are named: `name`, or `name[0]`."""
     if isinstance(given, list):
         return given, lambda position: f"{name}[{position}]"
     return [cast("Text", given)], lambda _: name

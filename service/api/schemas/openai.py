@@ -14,9 +14,10 @@ OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 
 def _kind_of_input(given: object) -> str | None:
     """What `input` holds, by its first element. These tags are no identifiers: messages leave them out."""
-    first = given[0] if isinstance(given, list) and given else ""
+    if not isinstance(given, list):
+        return "a-text" if isinstance(given, str) else None
     kinds = {str: "of-texts", int: "of-ids", list: "of-id-lists"}
-    return kinds.get(type(first)) if isinstance(given, list) else "a-text" if isinstance(given, str) else None
+    return kinds.get(type(given[0])) if given else "of-texts"
 
 
 class OpenAIEmbeddingsRequest(VectorOptions):
