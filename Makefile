@@ -16,7 +16,7 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 # The extras of the service that its variables ask for.
-EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) \
+EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) $(if $(filter cl100k_base,$(CROSSLET_TOKEN_IDS)),openai-ids) \
 	$(if $(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),traces)
 
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
@@ -44,7 +44,7 @@ test-milvus: $(DEV)/.installed .venv-milvus/.installed  ## the tests against a M
 	@# In a network of its own, which has loopback alone: the server listens on every address. And with mounts of its own.
 	unshare --net --mount --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh $(DEV)/bin/python -m pytest -m milvus $(ARGS)
 
-test-clients: $(DEV)/.installed  ## other people's clients, each in its own environment (.venv-clients, 2 GB)
+test-clients: $(DEV)/.installed  ## other people's clients, each in its own environment (.venv-clients, 1 GB)
 	$(DEV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 lint: $(DEV)/.installed  ## style, import rules and types

@@ -1,15 +1,16 @@
 # The service: one process, no torch, not root. Build from the repository root:
 #   docker build --file docker/service.Dockerfile --tag crosslet .
-# --build-arg LOCK="milvus.txt mcp.txt traces.txt" adds what `CROSSLET_INDEX=milvus://..`, CROSSLET_MCP and traces need.
+# --build-arg LOCK="milvus.txt mcp.txt traces.txt openai-ids.txt" adds what `CROSSLET_INDEX=milvus://..`, CROSSLET_MCP,
+# traces and OpenAI's token ids need; each holds the service's packages, too.
 FROM docker.io/library/python:3.11-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-ARG LOCK
+ARG LOCK=service.txt
 COPY requirements requirements
 # Two environments: build tools stay in this stage; the other one, without pip, is copied to the image.
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
 RUN python3 -m venv --without-pip /opt/crosslet \
-    && for lock in ${LOCK:-service.txt}; do \
+    && for lock in $LOCK; do \
         /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/$lock" || exit 1; done
 COPY pyproject.toml README.md LICENSE ./
 COPY scripts/wheel_names.py scripts/

@@ -2,6 +2,7 @@
 # Builds the service's image and tries it, without a Docker engine: on a Debian machine, as root, with
 #   apt-get install buildah debootstrap
 # Usage: image-test.sh [OPTION OF `buildah bud`...], e.g. --volume DIR:DIR:ro for a wheel folder that pip is told to use.
+# IMAGE_TEST_LOCK="mcp.txt traces.txt openai-ids.txt milvus.txt" builds and tries it with these extras.
 # Takes 5 minutes the first time. Writes under IMAGE_TEST_DIR (default: crosslet-image-test in the temporary folder):
 # a stand-in for python:3.11-slim from Debian's packages, kept for the next run, and the built image (about 2 GB).
 set -euo pipefail
@@ -9,6 +10,7 @@ cd "$(dirname "$0")/.."
 
 work=${IMAGE_TEST_DIR:-${TMPDIR:-/tmp}/crosslet-image-test}
 port=${IMAGE_TEST_PORT:-18080}
+locks=${IMAGE_TEST_LOCK:-service.txt}
 base=docker.io/library/python:3.11-slim
 image=localhost/crosslet:image-test
 builder=(buildah --root "$work/storage" --runroot "$work/run" --storage-driver vfs)
@@ -39,10 +41,13 @@ make_base() {  # tag a minimal Debian with Python 3.11 as the image the Dockerfi
 lent=(--volume /etc/ssl/certs:/etc/ssl/certs:ro)
 [[ -f /etc/pip.conf ]] && lent+=(--volume /etc/pip.conf:/etc/pip.conf:ro)
 "${builder[@]}" bud --quiet --isolation chroot --format docker --pull-never "${lent[@]}" "$@" \
-    --build-arg "REVISION=$(git rev-parse HEAD)" --file docker/service.Dockerfile --tag "$image" . > /dev/null
+    --build-arg "REVISION=$(git rev-parse HEAD)" --build-arg "LOCK=$locks" --file docker/service.Dockerfile --tag "$image" . > /dev/null
 
 container=$("${builder[@]}" from --pull-never "$image")
-inside=("${builder[@]}" run --isolation chroot --env "CROSSLET_PORT=$port" "$container" --)
+settings=(--env "CROSSLET_PORT=$port")
+[[ $locks == *mcp.txt* ]] && settings+=(--env CROSSLET_MCP=true)
+[[ $locks == *traces.txt* ]] && settings+=(--env OTEL_TRACES_EXPORTER=otlp)
+inside=("${builder[@]}" run --isolation chroot "${settings[@]}" "$container" --)
 rm -f "$work/service.log"
 "${inside[@]}" crosslet serve > "$work/service.log" 2>&1 &
 service=$!
@@ -63,19 +68,33 @@ done
 grep --quiet '"event":"listening"' "$work/service.log" || fail "the service does not listen on port $port after 60 s"
 "${inside[@]}" python3 /opt/crosslet/healthcheck.py || fail "/health does not answer on port $port"
 
-python3 - "$port" <<'PYTHON'
+python3 - "$port" "$locks" <<'PYTHON'
 import json, math, sys, urllib.request
 
-address = f"http://127.0.0.1:{sys.argv[1]}/embed"
-body = json.dumps({"inputs": ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]}).encode()
-request = urllib.request.Request(address, body, {"content-type": "application/json"})
+port, locks = sys.argv[1:]
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-vectors = json.load(opener.open(request, timeout=10))
+
+
+def post(path, body):
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), headers)
+    return json.load(opener.open(request, timeout=10))
+
+
+vectors = post("/embed", {"inputs": ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]})
 assert len(vectors) == 2, vectors
 assert all(abs(math.hypot(*vector) - 1) < 1e-3 for vector in vectors), "not unit vectors"
 print(f"image-test: /embed gives {len(vectors)} unit vectors of {len(vectors[0])} numbers")
+if "mcp.txt" in locks:
+    tools = post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["result"]["tools"]
+    print(f"image-test: /mcp lists {[tool['name'] for tool in tools]}")
+if "openai-ids.txt" in locks:
+    hello = post("/v1/embeddings", {"input": [9906, 11, 1917, 0]})["data"][0]["embedding"]
+    assert [hello] == post("/embed", {"inputs": ["Hello, world!"]}), "token ids have other vectors than their text"
+    print("image-test: OpenAI's token ids have the vectors of their text")
 PYTHON
 
+[[ $locks != *traces.txt* ]] || ! grep --quiet "no traces are sent" "$work/service.log" || fail "traces are not sent"
 user=$("${inside[@]}" python3 -c "import os; print(os.getuid())")
 [[ $user == 10001 ]] || fail "the container runs as user $user, not 10001"
 for package in torch transformers pip; do

@@ -22,13 +22,14 @@ touch "$settings/uv/uv.toml"  # none would be looked for under /etc
 export XDG_CONFIG_HOME=$settings XDG_CONFIG_DIRS=$settings
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
-compile dev.txt pyproject.toml --extra training --extra export --extra models --extra milvus --extra mcp --extra traces --extra openai-ids --extra parquet --extra ray --group dev --no-emit-package torch "$@"
-compile training.txt pyproject.toml --extra training --extra export --extra models --no-emit-package torch \
+compile dev.txt pyproject.toml --extra milvus --extra mcp --extra traces --extra openai-ids --extra parquet --extra ray \
+    --group export --group models --group dev --no-emit-package torch "$@"
+compile training.txt pyproject.toml --group export --group models --no-emit-package torch \
     --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"
-compile milvus.txt pyproject.toml --extra milvus --constraint requirements/dev.txt "$@"
-compile mcp.txt pyproject.toml --extra mcp --constraint requirements/dev.txt "$@"
-compile traces.txt pyproject.toml --extra traces --constraint requirements/dev.txt "$@"
+for extra in milvus mcp traces openai-ids; do
+    compile "$extra.txt" pyproject.toml --extra "$extra" --constraint requirements/dev.txt "$@"
+done
 compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
 compile milvus-server.txt requirements/milvus-server.in "$@"
 compile sbom.txt requirements/sbom.in "$@"

@@ -51,7 +51,8 @@ service, and compares what it gets with the service's own routes.
 |---|---|---|
 """
 RECORDED_HEAD = """
-These do not run in a test: `tests/service/api/test_recorded_clients.py` sends what they send, by their code of 2026.
+[Assistants](../guide/mcp.md) work by MCP, which tests try by the official SDK. These do not run in a test:
+`tests/service/api/test_recorded_clients.py` sends what they send, by their code of 2026.
 
 |client|set|
 |---|---|

@@ -1,22 +1,23 @@
 """OpenAI's vocabulary for clients that encode by tiktoken, which finds it without a network."""
 
-import gzip
-import hashlib
-from importlib.util import find_spec
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
-URL = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
-
-
-def ranks() -> bytes:
-    """The file of ranks, from the package of the extra `openai-ids`."""
-    spec = find_spec("bpe_openai")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return gzip.decompress(Path(spec.submodule_search_locations[0], "data/cl100k_base.tiktoken.gz").read_bytes())
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "clients.md"
 
 
 def tiktoken_folder(folder: Path) -> Path:
-    """Fill a folder for TIKTOKEN_CACHE_DIR, where tiktoken looks for a hash of the file's address."""
-    (folder / hashlib.sha1(URL.encode(), usedforsecurity=False).hexdigest()).write_bytes(ranks())
-    return folder
+    """Return a folder for TIKTOKEN_CACHE_DIR, made by the commands of the guide."""
+    (commands,) = re.findall(r"(?s)```sh\n(mkdir -p tiktoken\n.*?)```", GUIDE.read_text(encoding="utf-8"))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-ec", commands], cwd=folder, env=os.environ | {"PATH": path}, check=True)
+    return folder / "tiktoken"
+
+
+def ranks(folder: Path) -> bytes:
+    """Return the file of ranks, by way of a folder."""
+    (file,) = tiktoken_folder(folder).iterdir()
+    return file.read_bytes()

@@ -107,12 +107,12 @@ async def rank(
     Raises: InvalidInput: also where all passages are empty.
             TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
-    place, scoring = one_or_listed(name, passages), embedder.runtime.scoring
+    place, scoring = one_or_listed(name, passages)[1], embedder.runtime.scoring
     if reranker_scores and scoring.pairs is None:
         raise InvalidInput(
             "reranker_scores is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out"
         )
-    embedder.check([query], name="query", place=one_or_listed("query", query))
+    embedder.check([query], name="query", place=lambda _: "query")
     embedder.check(passages, name=name, place=place, may_be_empty=any(passages))
     if windows:  # to cut them, whole passages are tokenised
         cutting = _windows(scoring.scorers, query, passages, name=name, limit=embedder.runtime.settings.max_texts)

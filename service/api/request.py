@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ MOST_GROWTH = 2  # times the longest text: what ligatures of the longest may be 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Text = TypeVar("Text", str, tuple[int, ...], TextInput)  # token ids are a text, too
 Limit = Literal["max_texts", "max_openai_texts"]
 Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
@@ -135,9 +136,11 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             leaving.cancel()
 
 
-def one_or_listed(name: str, value: object) -> Place:
-    """Name the places of a field that holds one text or a list: `name` or `name[position]`."""
-    return lambda position: name if isinstance(value, str) else f"{name}[{position}]"
+def one_or_listed(name: str, given: Text | Sequence[Text]) -> tuple[Sequence[Text], Place]:
+    """Return a field's one text (or token ids, a tuple) as a list, and how places are named: `name`, or `name[0]`."""
+    if isinstance(given, list):
+        return given, lambda position: f"{name}[{position}]"
+    return [cast("Text", given)], lambda _: name
 
 
 class Embedder:
@@ -155,22 +158,24 @@ class Embedder:
 
     async def embed(
         self,
-        texts: Sequence[TextInput],
+        given: TextInput | Sequence[TextInput],
         options: ReadingOptions,
         *,
         name: str,
-        place: Place,
+        place: Place | None = None,
         limit: Limit = "max_texts",
         prefix: str = "",
     ) -> EncodedBatch:
-        """Embed texts as a request's options say.
+        """Embed a text or a list of texts as a request's options say.
 
-        Args:   name: of the field, for error messages.  place: names one text.
+        Args:   name: of the field, for error messages.  place: names one text; None: `one_or_listed` does.
                 limit: the setting that says how many texts there may be.  prefix: of the options' names.
         Raises: InvalidInput: no text, too many, an empty one, an option that the model does not have.
                 TextTooLong: a text is over the limit, or needs truncation and that is not allowed.
                 What `compute` does.
         """
+        texts, named = one_or_listed(name, given)
+        place = place or named
         prompt = self.runtime.encoder.prompts.chosen(options.prompt_name, options.input_type, place=prefix)
         space = self.runtime.encoder.spaces.chosen(options.space, place=prefix)
         self.check(texts, name=name, place=place, limit=limit)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowed, NotFound, Overloaded, ServiceError
 
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+COHERES = frozenset({"/v1/embed", "/v2/embed", "/v1/rerank", "/v2/rerank"})
 NO_SUCH_ROUTE = "no such route; GET /docs lists them"
 LONGEST_PLACE = 120  # characters of a field's path in an error message
 
@@ -46,7 +47,7 @@ def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -
 
 
 def error_response(path: str, error: ServiceError) -> Response:
-    """Return the answer to an error: status and type from `HTTP_OF`, in OpenAI's shape on OpenAI's routes."""
+    """Return the answer to an error: status and type from `HTTP_OF`, in the shape of the route's clients."""
     mapping = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
     headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
@@ -61,18 +62,17 @@ def error_response(path: str, error: ServiceError) -> Response:
 
 
 def is_openais(path: str) -> bool:
-    """Whether clients of a path expect OpenAI's shapes, also where no route has it. Two of them are Cohere's."""
-    if path.removesuffix("/") in {"/v1/rerank", "/v1/embed"}:
-        return False
+    """Whether clients of a path expect OpenAI's shapes, also where no route has it."""
     return path.startswith("/v1/") or path.removesuffix("/") in {"/v1", "/embeddings"}
 
 
 def _error(path: str, message: str, status: int, error_type: str, headers: Mapping[str, str]) -> Response:
-    if is_openais(path):
+    body: dict[str, object] = {"error": message, "error_type": error_type}
+    if path.removesuffix("/") in COHERES:
+        body["message"] = message
+    elif is_openais(path):
         kind = "server_error" if status >= 500 else OPENAI_KINDS.get(status, "invalid_request_error")
-        body: object = {"error": {"message": message, "type": kind, "param": None, "code": error_type}}
-    else:
-        body = {"error": message, "error_type": error_type}
+        body = {"error": {"message": message, "type": kind, "param": None, "code": error_type}}
     return json_response(body, status=status, headers=headers)
 
 
@@ -92,6 +92,7 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
     if error["type"] == "json_invalid":
         return error_response(request.url.path, MalformedBody(error["ctx"]["error"]))
     place, message = _place(error["loc"]), str(error["msg"]).removeprefix("Value error, ")
+    message = message.replace("valid tuple", "valid list")  # of fixed length, which JSON calls a list, too
     if place:
         message = f"{place}: {message}"
     elif error["type"] != "value_error":  # rules over several fields name them in their message

@@ -2,23 +2,19 @@
 environment; of the others, tests send what they send. `scripts/reference.py` writes docs/reference/clients.md of it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client that runs. script: in `scripts/`, or its name there.  settings: that the service needs for it.
-
-    says: what a user sets, and what then works.
-    """
+    """A client that runs.  says: what a user sets, and what then works.  script: in `scripts/`."""
 
     name: str
     packages: tuple[str, ...]
     says: str
     script: str
     kind: Literal["python", "node"] = "python"
-    settings: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,8 @@ CLIENTS = (
     Client(
         "langchain-openai",
         ("langchain-openai==1.7.4",),
-        "`OpenAIEmbeddings(base_url=…, check_embedding_ctx_length=False)`: texts, not token ids",
+        "`OpenAIEmbeddings(base_url=…)` with [the extra for token ids](../guide/clients.md#token-ids), or with "
+        "`check_embedding_ctx_length=False`",
         "of_langchain_openai.py",
     ),
     Client("cohere", ("cohere==7.3.1",), "`Client` and `ClientV2` with `base_url`: embed, rerank", "of_cohere.py"),
@@ -58,8 +55,9 @@ CLIENTS = (
     ),
     Client(
         "haystack",
-        ("haystack-ai==3.4.1",),
-        "`OpenAITextEmbedder` and `OpenAIDocumentEmbedder`, `api_base_url=…/v1`",
+        ("haystack-ai==3.4.1", "huggingface-api-haystack==3.1.0"),
+        "`OpenAITextEmbedder` and `OpenAIDocumentEmbedder`, `api_base_url=…/v1`; `HuggingFaceAPITextEmbedder`, "
+        "`HuggingFaceAPIDocumentEmbedder` and `HuggingFaceTEIRanker` with the address",
         "of_haystack.py",
     ),
     Client(
@@ -75,15 +73,24 @@ CLIENTS = (
     Client(
         "litellm",
         ("litellm==1.110.2",),
-        '`embedding(model="openai/…", api_base=…/v1)`, `rerank(model="cohere/…", api_base=…)`',
+        '`embedding(model="openai/…", api_base=…/v1)`, `rerank(model="cohere/…", api_base=…)` or `jina_ai/…`. Not '
+        "`infinity/…`: it reads a result's `document` as a string, where Cohere's and Jina's clients read an object "
+        "from the same request",
         "of_litellm.py",
     ),
     Client("openai (JavaScript)", ("openai@7.59.0",), "`baseURL` with `/v1`", "of_openai.mjs", "node"),
     Client(
-        "@langchain/openai",
+        "@langchain/openai (JavaScript)",
         ("@langchain/openai@1.6.0", "@langchain/core@1.4.0"),
         "`configuration: {baseURL: …/v1}`",
         "of_langchain.mjs",
+        "node",
+    ),
+    Client(
+        "LlamaIndex (JavaScript)",
+        ("@llamaindex/openai@0.4.23",),
+        "`new OpenAIEmbedding({baseURL: …/v1})`",
+        "of_llamaindex.mjs",
         "node",
     ),
     Client("ollama (JavaScript)", ("ollama@0.6.4",), "`new Ollama({host: …})`", "of_ollama.mjs", "node"),
@@ -101,9 +108,11 @@ RECORDED = (
     Recorded("AnythingLLM", "its OpenAI-compatible embedder, base path with `/v1`"),
     Recorded("n8n", "OpenAI's node with the base URL; its menu lists models whose names hold `embed`"),
     Recorded("Dify (OpenAI-compatible)", "embeddings and re-ranking with `/v1`"),
-    Recorded("Dify (TEI)", "text embedding inference: the address alone"),
+    Recorded("Dify (TEI)", "embeddings with the address alone, re-ranking with `/reranker` after it"),
     Recorded(
-        "LibreChat", "rag_api with `RAG_OPENAI_BASEURL` and `RAG_CHECK_EMBEDDING_CTX_LENGTH=False`; re-ranking as Jina"
+        "LibreChat",
+        "rag_api with `RAG_OPENAI_BASEURL`, and with [the extra for token ids](../guide/clients.md#token-ids) or "
+        "`RAG_CHECK_EMBEDDING_CTX_LENGTH=False`; re-ranking as Jina",
     ),
     Recorded("RAGFlow", "OpenAI-API-compatible with `/v1`, or Hugging Face (TEI) with the address alone"),
     Recorded("Meilisearch", "a REST embedder for `/v1/embeddings`, or source `ollama` with `/api/embed`"),

@@ -15,6 +15,7 @@ import pytest
 from tests.clients.matrix import CLIENTS, Client
 from tests.contract.conftest import BUNDLED, KEY
 from tests.contract.live import live_service
+from tests.openai_vocabulary import tiktoken_folder
 from tests.skeleton.project import ROOT
 
 pytestmark = pytest.mark.clients
@@ -33,10 +34,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def tiktoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The vocabulary of clients that encode."""
+    return tiktoken_folder(tmp_path_factory.mktemp("vocabulary"))
+
+
 @pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx.Client) -> None:
-    shown = run(client, url=str(service.base_url).rstrip("/"))
+def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx.Client, tiktoken: Path) -> None:
+    shown = run(client, url=str(service.base_url).rstrip("/"), tiktoken=tiktoken)
     wanted = np.array(service.post("/embed", json={"inputs": TEXTS}).json())
     ranked = service.post("/rerank", json={"query": QUERY, "texts": TEXTS}).json()
     assert shown["vectors"]
@@ -47,10 +54,11 @@ def test_a_client_gets_what_our_own_routes_answer(client: Client, service: httpx
         assert [score for _, score in ranking] == pytest.approx([hit["score"] for hit in ranked]), how
 
 
-def run(client: Client, *, url: str) -> dict[str, dict[str, list[list[float]]]]:
+def run(client: Client, *, url: str, tiktoken: Path) -> dict[str, dict[str, list[list[float]]]]:
     """Run a client's script. Return what it shows."""
     folder = installed(client)
     given = {"SERVICE_URL": url, "SERVICE_KEY": KEY, "TEXTS": json.dumps(TEXTS), "QUERY": QUERY}
+    given |= {"TIKTOKEN_CACHE_DIR": str(tiktoken)}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     if client.kind == "node":
         for script in SCRIPTS.glob("*.mjs"):  # Node looks for packages beside a script
@@ -79,8 +87,8 @@ def installed(client: Client) -> Path:
             pytest.skip("npm is not installed")
         commands = [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *client.packages]]
     else:
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        commands = [[sys.executable, "-m", "venv", str(folder)], [*pip, *client.packages]]
+        uv = [sys.executable, "-m", "uv", "--quiet"]
+        commands = [[*uv, "venv", str(folder)], [*uv, "pip", "install", "--python", str(folder), *client.packages]]
     for command in commands:
         subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT_S)
     mark.write_text(json.dumps(client.packages))

@@ -78,18 +78,11 @@ def test_texts_get_the_vectors_of_embed(connect: Connect, bundled: httpx.Client,
     assert response.meta.warnings == [f"texts[{len(DOCUMENTS)}] was cut"]
 
 
-@pytest.mark.parametrize("connect", [cohere.Client], indirect=True)
-def test_first_version_has_a_list_of_vectors(connect: Connect, bundled: httpx.Client) -> None:
-    """langchain_cohere's CohereEmbeddings calls it so, and with embedding_types."""
-    response = connect(bundled).embed(model="any", texts=DOCUMENTS, input_type="search_query")
-    assert response.embeddings == bundled.post("/embed", json={"inputs": DOCUMENTS}).json()
-
-
 def test_refusals_are_the_clients_own_errors(connect: Connect, guarded: httpx.Client) -> None:
     client = connect(guarded, api_key=KEY)
     with pytest.raises(cohere.UnprocessableEntityError) as refused:
         client.rerank(model="any", query=QUERY, documents=[])
-    assert refused.value.body == {"error": "documents is empty; send at least one text", "error_type": "Validation"}
+    assert refused.value.body["message"] == "documents is empty; send at least one text"
     with pytest.raises(cohere.InternalServerError, match=r"documents\[0\] the model gave no finite vector"):
         client.rerank(model="any", query=QUERY, documents=[UNSPEAKABLE])
     with pytest.raises(cohere.UnauthorizedError, match="send a known key"):

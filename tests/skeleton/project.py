@@ -17,6 +17,14 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+def declared(*parts: str) -> list[Requirement]:
+    """The dependencies that pyproject.toml declares, with those of some extras and dependency groups."""
+    project = pyproject()
+    named = project["project"]["optional-dependencies"] | project["dependency-groups"]
+    lines = [*project["project"]["dependencies"], *(line for part in parts for line in named[part])]
+    return [Requirement(line) for line in lines if isinstance(line, str)]  # a group may include another, a table
+
+
 def lock(name: str) -> list[Requirement]:
     """The pinned requirements of requirements/<name>, without hashes and comments."""
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8").replace("\\\n", " ")

@@ -37,6 +37,8 @@ def test_serve_installs_the_extras_that_are_asked_for() -> None:
         assert "requirements/mcp.txt" not in make("--dry-run", "--always-make", "serve", f"CROSSLET_MCP={off}")
     traced = make("--dry-run", "--always-make", "serve", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318")
     assert ("requirements/traces.txt" in traced, "requirements/mcp.txt" in traced) == (True, False)
+    ids = [make("--dry-run", "--always-make", "serve", f"CROSSLET_TOKEN_IDS={kind}") for kind in ("cl100k_base", "own")]
+    assert ["requirements/openai-ids.txt" in shown for shown in ids] == [True, False]
 
 
 def test_an_old_python_is_refused_with_both_versions() -> None:

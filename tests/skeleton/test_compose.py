@@ -93,16 +93,19 @@ def test_extras_select_packages_and_image(services: dict[str, Any]) -> None:
     plain = services["service"]
     milvus = compose(CROSSLET_INDEX="milvus://milvus:19530")["services"]["service"]
     asked = {"CROSSLET_MCP": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    asked |= {"CROSSLET_TOKEN_IDS": "cl100k_base"}
     all_ = compose(CROSSLET_INDEX="milvus://milvus:19530", **asked)["services"]["service"]
     assert plain["environment"]["CROSSLET_INDEX"] == "embedded"
     assert milvus["environment"]["CROSSLET_INDEX"] == "milvus://milvus:19530"
     assert [one["build"]["args"]["LOCK"].split() for one in (plain, milvus, all_)] == [
         ["service.txt"],
         ["service.txt", "milvus.txt"],
-        ["service.txt", "milvus.txt", "mcp.txt", "traces.txt"],
+        ["service.txt", "milvus.txt", "mcp.txt", "traces.txt", "openai-ids.txt"],
     ]
     assert len({one["image"] for one in (plain, milvus, all_)}) == 3
-    assert "for lock in ${LOCK:-service.txt}" in (ROOT / "docker/service.Dockerfile").read_text(encoding="utf-8")
+    dockerfile = (ROOT / "docker/service.Dockerfile").read_text(encoding="utf-8")
+    assert "ARG LOCK=service.txt\n" in dockerfile
+    assert "for lock in $LOCK;" in dockerfile
 
 
 def test_everything_that_is_mounted_from_the_checkout_is_in_it(services: dict[str, Any]) -> None:

@@ -6,10 +6,9 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.skeleton.project import ROOT, pyproject
+from tests.skeleton.project import ROOT, declared
 
 HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
@@ -165,7 +164,7 @@ def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "extras"),
+    ("package", "parts"),
     [
         ("crosslet", []),
         ("service", ["milvus", "milvus-lite", "mcp", "traces", "parquet", "ray"]),
@@ -173,18 +172,15 @@ def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
         ("export", ["training", "export"]),
     ],
 )
-def test_every_imported_package_is_a_declared_dependency(package: str, extras: list[str]) -> None:
-    project = pyproject()["project"]
-    lines = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
-    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+def test_every_imported_package_is_a_declared_dependency(package: str, parts: list[str]) -> None:
+    names = {canonicalize_name(requirement.name) for requirement in declared(*parts)}
     owners = packages_distributions()
     ours = {"crosslet", "service", "training", "export", "__future__"}
     undeclared = {
         name
         for path in (ROOT / package).rglob("*.py")
         for name in {module.split(".")[0] for module in imported_modules(path)} - ours - sys.stdlib_module_names
-        if not {canonicalize_name(owner) for owner in owners.get(name, [name])}
-        & declared  # ray: not installed everywhere
+        if not {canonicalize_name(owner) for owner in owners.get(name, [name])} & names  # ray: not installed everywhere
     }
     assert undeclared == set()
 

@@ -1,17 +1,15 @@
 import re
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
+from tests.skeleton.project import ROOT, declared, lock, locked_versions, pyproject
 
+EXTRAS = ("milvus", "mcp", "traces", "openai-ids")  # of the service, each with its lock
+SERVED = ["service.txt", *(f"{extra}.txt" for extra in EXTRAS)]
 LOCKS = [
-    "service.txt",
-    "milvus.txt",
-    "mcp.txt",
-    "traces.txt",
+    *SERVED,
     "training.txt",
     "dev.txt",
     "build.txt",
@@ -20,36 +18,23 @@ LOCKS = [
     "torch-cpu.txt",
     "torch-cuda.txt",
 ]
-
-
-ALL = tuple(pyproject()["project"]["optional-dependencies"])
-
-
-def declared(extras: tuple[str, ...], groups: tuple[str, ...]) -> list[Requirement]:
-    project = pyproject()
-    lines = list(project["project"]["dependencies"])
-    lines += [line for extra in extras for line in project["project"]["optional-dependencies"][extra]]
-    lines += [line for group in groups for line in project["dependency-groups"][group]]
-    requirements = [Requirement(line) for line in lines]
-    return [requirement for requirement in requirements if requirement.name not in ("crosslet", "torch")]
+ALL = (*pyproject()["project"]["optional-dependencies"], *pyproject()["dependency-groups"])
 
 
 @pytest.mark.parametrize(
-    ("name", "extras", "groups"),
+    ("name", "parts"),
     [
-        ("service.txt", (), ()),
-        ("milvus.txt", ("milvus",), ()),
-        ("mcp.txt", ("mcp",), ()),
-        ("traces.txt", ("traces",), ()),
-        ("training.txt", ("training", "export"), ()),
-        ("dev.txt", ALL, ("dev",)),
+        ("service.txt", ()),
+        *((f"{extra}.txt", (extra,)) for extra in EXTRAS),
+        ("training.txt", ("training", "export", "models")),
+        ("dev.txt", ALL),
     ],
 )
-def test_the_lock_satisfies_every_declared_dependency(
-    name: str, extras: tuple[str, ...], groups: tuple[str, ...]
-) -> None:
+def test_the_lock_satisfies_every_declared_dependency(name: str, parts: tuple[str, ...]) -> None:
     versions = locked_versions(name)
-    for requirement in declared(extras, groups):
+    for requirement in declared(*parts):
+        if requirement.name in ("crosslet", "torch"):
+            continue
         pinned = versions.get(canonicalize_name(requirement.name))
         assert pinned, f"{requirement.name} is not in requirements/{name}: run `make lock`"
         assert all(requirement.specifier.contains(version, prereleases=True) for version in pinned), requirement
@@ -70,7 +55,7 @@ def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
     assert [str(requirement) for requirement in lock(name) if requirement.url] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt"])
+@pytest.mark.parametrize("name", SERVED)
 def test_a_lock_of_the_service_holds_no_training_package(name: str) -> None:
     heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
     assert [package for package in locked_versions(name) if heavy.fullmatch(package)] == []
@@ -82,9 +67,7 @@ def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
     assert [package for package in locked_versions(name) if cuda.fullmatch(package)] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["service.txt", "milvus.txt", "mcp.txt", "traces.txt", "training.txt", "build.txt", "torch-cuda.txt"]
-)
+@pytest.mark.parametrize("name", [*SERVED, "training.txt", "build.txt", "torch-cuda.txt"])
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")
     shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}
@@ -98,12 +81,8 @@ def test_the_cpu_and_the_cuda_lock_pin_the_same_torch() -> None:
         for name in ("torch-cpu.txt", "torch-cuda.txt")
         for version in locked_versions(name)["torch"]
     }
-    declared_torch = [
-        requirement
-        for extra in pyproject()["project"]["optional-dependencies"].values()
-        for requirement in map(Requirement, extra)
-        if requirement.name == "torch"
-    ]
+    declared_torch = [requirement for requirement in declared(*ALL) if requirement.name == "torch"]
+    assert declared_torch
     assert len(releases) == 1
     assert all(requirement.specifier.contains(releases.copy().pop()) for requirement in declared_torch)
 

@@ -57,6 +57,8 @@ def test_the_wheel_holds_the_page_and_the_bundled_models(tmp_path: Path) -> None
     held = set(ZipFile(wheel).namelist())
     assert {name for name in held if ".dist-info/" not in name} == sources | public | models
     assert wheel.name == f"crosslet-{VERSION}-py3-none-any.whl"
+    (metadata,) = (name for name in held if name.endswith("/METADATA"))
+    assert "Requires-Dist: torch" not in ZipFile(wheel).read(metadata).decode()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class SentenceEncoder(nn.Module):
 def save_sentence_encoder(
     model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int
 ) -> None:
-    """Write a folder that `SentenceTransformer(folder)` loads, given crosslet's training extra."""
+    """Write a folder that `SentenceTransformer(folder)` loads, where `training` can be imported."""
     save_modules(model.encoder, tokenizer, folder, max_length=max_length, head=model.head, normalized=model.normalized)
 
 

@@ -13,10 +13,10 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
-from service.api.request import Embedder, EmbedderDependency, cost_headers, one_or_listed
+from service.api.request import Embedder, EmbedderDependency, cost_headers
 from service.api.responses import json_response
 from service.api.routes.openapi import inference
-from service.api.schemas.cohere import CohereEmbedRequest, CohereEmbedResponse, EmbeddingType
+from service.api.schemas.cohere import CohereEmbedRequest, CohereEmbedResponse, CohereErrorResponse, EmbeddingType
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 
@@ -25,7 +25,7 @@ CLIP_AT = 6.0  # of int8, in standard deviations of a component of a random unit
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
-AS_COHERE: dict[str, Any] = {"response_model": CohereEmbedResponse, "responses": inference()}
+AS_COHERE: dict[str, Any] = {"response_model": CohereEmbedResponse, "responses": inference(error=CohereErrorResponse)}
 
 
 @router.post("/v2/embed", summary="Embed texts, as Cohere does", **AS_COHERE)
@@ -50,7 +50,7 @@ async def _embed(body: CohereEmbedRequest, embedder: Embedder) -> EncodedBatch:
         raise InvalidInput("input_type is image, but the model reads text alone: send search_document")
     if body.input_type in TASKS - embedder.runtime.encoder.prompts.texts.keys():
         body = body.model_copy(update={"input_type": None})
-    return await embedder.embed(body.texts, body, name="texts", place=one_or_listed("texts", body.texts))
+    return await embedder.embed(body.texts, body, name="texts")
 
 
 def by_type(vectors_BD: npt.NDArray[np.float32], types: list[EmbeddingType]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
-from service.api.request import EmbedderDependency, cost_headers, one_or_listed
+from service.api.request import EmbedderDependency, cost_headers
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.routes.similarity import similarity
@@ -24,8 +24,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @Policy(Access.READ, Reach.NOTHING)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    batch = await embedder.embed(texts, body, name="inputs", place=one_or_listed("inputs", body.inputs))
+    batch = await embedder.embed(body.inputs, body, name="inputs")
     return array_response(batch.embeddings, cost_headers(batch))
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
-from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
+from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers
 from service.api.responses import json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.ollama import (
@@ -24,9 +24,7 @@ router = APIRouter(prefix="/api", tags=["embeddings"], route_class=JsonRoute)
 @Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -> Response:
     """Drop-in for Ollama's clients: change the host. Vectors have norm 1, as Ollama's."""
-    texts = [body.input] if isinstance(body.input, str) else body.input
-    place = one_or_listed("input", body.input)
-    batch = await embedder.embed(texts, body, name="input", place=place, limit="max_openai_texts")
+    batch = await embedder.embed(body.input, body, name="input", limit="max_openai_texts")
     content = {
         "model": embedder.runtime.manifest.name,
         "embeddings": batch.embeddings,
@@ -45,7 +43,7 @@ async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -
 @Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed_prompt(body: OllamaPromptRequest, embedder: EmbedderDependency) -> Response:
     """The same for one text. Differs from Ollama: this vector has norm 1, too."""
-    batch = await embedder.embed([body.prompt], body, name="prompt", place=one_or_listed("prompt", body.prompt))
+    batch = await embedder.embed(body.prompt, body, name="prompt")
     return json_response({"embedding": batch.embeddings[0]}, headers=cost_headers(batch))
 
 

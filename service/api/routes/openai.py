@@ -60,8 +60,8 @@ async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
-    inputs: Sequence[TextInput] = body.input if isinstance(body.input, list) else [body.input]
-    place = one_or_listed("input", inputs if isinstance(body.input, list) else "")
+    given: TextInput | Sequence[TextInput] = body.input
+    inputs, place = one_or_listed("input", given)
     ids_are = runtime.settings.token_ids
     if ids_are != "own" and any(isinstance(text, tuple) for text in inputs):
         if ids_are == "off":

@@ -1,4 +1,8 @@
-"""POST /rerank, /v1/rerank, /v2/rerank: orders passages by how well they answer a query."""
+"""POST /rerank, /v1/rerank, /v2/rerank: orders passages by how well they answer a query.
+
+Under /reranker is the same for clients of text-embeddings-inference (TEI) that ask /info whether a server re-ranks:
+TEI has one model a server.
+"""
 
 from typing import Any
 
@@ -7,20 +11,25 @@ from fastapi import APIRouter, Request, Response
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
 from service.api.ranking import check_cut, rank
-from service.api.request import EmbedderDependency
+from service.api.request import EmbedderDependency, RuntimeDependency
 from service.api.responses import json_response
-from service.api.routes.openapi import inference
-from service.api.schemas.rerank import RankedText, RerankDocuments, RerankRequest, RerankResponse
+from service.api.routes.openapi import answers, inference
+from service.api.schemas.cohere import CohereErrorResponse
+from service.api.schemas.rerank import RankedText, RankingInfo, RerankDocuments, RerankRequest, RerankResponse
+from service.version import VERSION
 
 router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
 
 
-@router.post(
-    "/rerank",
-    response_model=list[RankedText] | RerankResponse,
-    responses=inference(example=[{"index": 1, "score": 0.83}], scores=True),
-    summary="Put texts in order",
-)
+AS_TEI: dict[str, Any] = {
+    "response_model": list[RankedText] | RerankResponse,
+    "responses": inference(example=[{"index": 1, "score": 0.83}], scores=True),
+    "summary": "Put texts in order",
+}
+
+
+@router.post("/rerank", **AS_TEI)
+@router.post("/reranker/rerank", **AS_TEI)
 @Policy(Access.READ, Reach.NOTHING)
 async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDependency) -> Response:
     """With `texts` as text-embeddings-inference answers, with `documents` as Cohere and Jina do; best first."""
@@ -37,9 +46,26 @@ async def rerank(body: RerankRequest, request: Request, embedder: EmbedderDepend
     return json_response(content, headers=ranking.headers)
 
 
+@router.get(
+    "/reranker/info", response_model=RankingInfo, responses=answers(401), summary="Describe what puts texts in order"
+)
+@Policy(Access.READ, Reach.NOTHING)
+async def ranking_info(runtime: RuntimeDependency) -> Response:
+    """What a server of text-embeddings-inference with a re-ranker says of itself."""
+    manifest = runtime.manifest if runtime.reranker is None else runtime.reranker.manifest
+    content = {
+        "model_id": runtime.scoring.name,
+        "model_type": {"reranker": {}},
+        "max_input_length": manifest.max_length,
+        "max_client_batch_size": runtime.settings.max_texts,
+        "version": VERSION,
+    }
+    return json_response(content)
+
+
 AS_COHERE: dict[str, Any] = {
     "response_model": RerankResponse,
-    "responses": inference(scores=True),
+    "responses": inference(error=CohereErrorResponse, scores=True),
     "summary": "Put documents in order",
 }
 

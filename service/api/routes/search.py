@@ -325,8 +325,9 @@ async def _queries_of(
 async def _embedded_queries(
     body: SearchRequest, embedder: Embedder, runtime: Runtime
 ) -> tuple[list[Query], EncodedBatch | None]:
-    texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    place, prompts = one_or_listed(name, body.query), runtime.encoder.prompts
+    name = "queries" if body.query is None else "query"
+    texts, place = one_or_listed(name, body.queries or [] if body.query is None else body.query)
+    prompts = runtime.encoder.prompts
     prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
     mode = _mode_of(body, runtime)
     embedder.check(texts, name=name, place=place)

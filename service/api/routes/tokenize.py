@@ -33,8 +33,8 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @Policy(Access.READ, Reach.NOTHING)
 async def tokenize(body: TokenizeRequest, embedder: EmbedderDependency) -> Response:
     """The tokens of each text, none of them cut off. A text without a prompt has as many as the model reads."""
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    embedder.check(texts, name="inputs", place=one_or_listed("inputs", body.inputs))
+    texts, place = one_or_listed("inputs", body.inputs)
+    embedder.check(texts, name="inputs", place=place)
     steps = _token_lists(embedder.runtime.encoder, texts, add_special_tokens=body.add_special_tokens is not False)
     with embedder.memory_for(texts):
         lists = await embedder.prepare(steps, what="splitting into tokens", way_out=WAY_OUT)
@@ -68,8 +68,7 @@ def _token_lists(encoder: Encoder, texts: Sequence[str], *, add_special_tokens: 
 @Policy(Access.READ, Reach.NOTHING)
 async def decode(body: DecodeRequest, embedder: EmbedderDependency) -> Response:
     """The text of each list of this model's token ids."""
-    lists = body.ids if isinstance(body.ids, list) else [body.ids]
-    place = one_or_listed("ids", lists if isinstance(body.ids, list) else "")
+    lists, place = one_or_listed("ids", body.ids)
     embedder.check(lists, name="ids", place=place)
     steps = _texts(embedder.runtime.encoder, lists, place, skip_special_tokens=body.skip_special_tokens is not False)
     texts = await embedder.prepare(steps, what="joining tokens", way_out=WAY_OUT)

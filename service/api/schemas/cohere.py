@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.embed import GUITAR, Listed, VectorOptions, Whole, described, optional, whole_example
+from service.api.schemas.embed import (
+    GUITAR,
+    ErrorResponse,
+    Listed,
+    VectorOptions,
+    Whole,
+    described,
+    optional,
+    whole_example,
+)
 from service.api.schemas.foreign_options import COHERE_VECTORS
 from service.api.schemas.rerank import RerankMeta, RerankTokens
 
@@ -59,3 +68,9 @@ class CohereEmbedResponse(BaseModel):
     embeddings: EmbeddingsByType | list[list[float]] = described("The vectors, in order.", {"float": [[0.1, -0.2]]})
     texts: list[str] = described("The texts.", GUITAR[:1])
     meta: EmbedMeta = described("What the request cost.", {"tokens": {"input_tokens": 9}})
+
+
+class CohereErrorResponse(ErrorResponse):
+    """The body of every error on Cohere's routes."""
+
+    message: str = described("The same sentence, where Cohere has it.", "texts is empty; send at least one text")

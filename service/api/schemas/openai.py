@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described, optional
 from service.api.schemas.foreign_options import VECTORS
@@ -12,14 +12,30 @@ TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
 OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 
 
+def _kind_of_input(given: object) -> str | None:
+    """What `input` holds, by its first element. These tags are no identifiers: messages leave them out."""
+    if not isinstance(given, list):
+        return "a-text" if isinstance(given, str) else None
+    kinds = {str: "of-texts", int: "of-ids", list: "of-id-lists"}
+    return kinds.get(type(given[0])) if given else "of-texts"
+
+
 class OpenAIEmbeddingsRequest(VectorOptions):
     """OpenAI's request for embeddings, with the options of /embed."""
 
     refused = VECTORS
 
-    input: str | Listed[str] | TokenIds | Listed[TokenIds] = described(
-        "A text or texts, or token ids as CROSSLET_TOKEN_IDS allows.", GUITAR
-    )
+    input: Annotated[
+        Annotated[str, Tag("a-text")]
+        | Annotated[Listed[str], Tag("of-texts")]
+        | Annotated[TokenIds, Tag("of-ids")]
+        | Annotated[Listed[TokenIds], Tag("of-id-lists")],
+        Discriminator(
+            _kind_of_input,
+            custom_error_type="kind_of_input",
+            custom_error_message="send a text, a list of texts, the token ids of a text, or a list of those",
+        ),
+    ] = described("A text or texts, or token ids as CROSSLET_TOKEN_IDS allows.", GUITAR)
     model: str | None = described("Any name: there is only one model, which the answer names.", "default", default="")
     encoding_format: Literal["float", "base64"] | None = described(
         "base64: little-endian float32; null means float.", default="float"

@@ -120,6 +120,16 @@ class RankedText(BaseModel):
     reranker_score: float | None = optional(OWN_SCORE, 0.97)
 
 
+class RankingInfo(BaseModel):
+    """What text-embeddings-inference says of a re-ranker."""
+
+    model_id: str = described("What scores: the re-ranker, or the bi-encoder, which then says so.", "crosslet-reranker")
+    model_type: dict[str, dict[str, str]] = described("Always reranker.", {"reranker": {}})
+    max_input_length: int = described("Tokens that it reads.", 256)
+    max_client_batch_size: int = described("How many texts a request may have (CROSSLET_MAX_TEXTS).", 512)
+    version: str = described("Version of crosslet.", "0.1.0")
+
+
 class RankedDocument(BaseModel):
     """One result in Cohere's and Jina's shape."""
 

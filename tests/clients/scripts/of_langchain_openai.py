@@ -1,7 +1,11 @@
-"""langchain-openai: documents and a query."""
+"""langchain-openai: documents and queries, as token ids of cl100k_base, its default, and as text."""
 
 from given import KEY, TEXTS, URL, show
 from langchain_openai import OpenAIEmbeddings
 
-embeddings = OpenAIEmbeddings(base_url=f"{URL}/v1", api_key=KEY, model="any", check_embedding_ctx_length=False)
-show({"documents": embeddings.embed_documents(TEXTS), "queries": [embeddings.embed_query(text) for text in TEXTS]})
+ids = OpenAIEmbeddings(base_url=f"{URL}/v1", api_key=KEY)
+texts = OpenAIEmbeddings(base_url=f"{URL}/v1", api_key=KEY, model="any", check_embedding_ctx_length=False)
+show(
+    {f"{kind}, documents": client.embed_documents(TEXTS) for kind, client in (("ids", ids), ("texts", texts))}
+    | {f"{kind}, queries": [*map(client.embed_query, TEXTS)] for kind, client in (("ids", ids), ("texts", texts))}
+)

@@ -47,6 +47,7 @@ def test_without_a_known_key_everything_but_the_probes_is_401(locked: TestClient
 
 READS = [
     ("GET", "/info", None),
+    ("GET", "/reranker/info", None),
     ("GET", "/metrics", None),
     ("GET", "/documents/de/1", None),
     ("GET", "/documents?filter={}", None),

@@ -33,7 +33,7 @@ REQUESTS: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     "Dify (TEI)": [
         ("/tokenize", {"inputs": PAIRS}, "tokens"),
         (OPENAI, {"input": PAIRS}, "vectors"),
-        ("/rerank", {"query": QUERY, "texts": PAIRS}, "bare results"),
+        ("/reranker/rerank", {"query": QUERY, "texts": PAIRS, "return_text": True}, "bare results"),
     ],
     "LibreChat": [
         (OPENAI, {"input": PAIRS, "model": "any", "encoding_format": "base64"}, "base64"),
@@ -87,6 +87,7 @@ def test_a_recorded_request_is_answered(client: TestClient, path: str, body: dic
             assert all({"id", "text", "special", "start", "stop"} <= token.keys() for row in answer for token in row)
         case "bare results":
             assert [(hit["index"], hit["score"]) for hit in answer] == [(hit["index"], hit["score"]) for hit in ranked]
+            assert {hit.get("text") for hit in answer} == ({*PAIRS} if body.get("return_text") else {None})
         case "texts":
             assert [hit["document"]["text"] for hit in answer["results"]] == [PAIRS[hit["index"]] for hit in ranked]
         case "every":
@@ -101,4 +102,7 @@ def test_menus_and_settings_find_the_model(client: TestClient) -> None:
     assert any("embed" in model["id"] for model in client.get("/v1/models").json()["data"])  # n8n
     info = client.get("/info").json()  # Dify (TEI)
     assert "embedding" in info["model_type"]
-    assert {"max_input_length", "max_client_batch_size"} <= info.keys()
+    ranking = client.get("/reranker/info").json()
+    assert [*ranking["model_type"]] == ["reranker"]
+    assert all({"max_input_length", "max_client_batch_size"} <= described.keys() for described in (info, ranking))
+    assert ranking["model_id"] == client.post("/rerank", json={"query": "a", "texts": ["a"]}).headers["x-reranker"]

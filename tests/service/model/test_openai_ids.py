@@ -67,10 +67,11 @@ def test_other_bytes_are_no_vocabulary(tmp_path: Path, monkeypatch: pytest.Monke
     package.mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(openai_ids, "PLACES", {"carrier": "ranks.gz"})
-    for content in (b"", b"no gzip", gzip.compress(ranks()[:-1]), gzip.compress(ranks())[:-9]):
+    whole = ranks(tmp_path)
+    for content in (b"", b"no gzip", gzip.compress(whole[:-1]), gzip.compress(whole)[:-9]):
         (package / "ranks.gz").write_bytes(content)
         assert OpenAIVocabulary.installed() is None
-    (package / "ranks.gz").write_bytes(gzip.compress(ranks()))
+    (package / "ranks.gz").write_bytes(gzip.compress(whole))
     assert OpenAIVocabulary.installed() is not None
 
 

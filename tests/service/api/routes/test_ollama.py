@@ -1,7 +1,5 @@
 """Ollama's routes: the vectors of /embed in Ollama's shapes."""
 
-from typing import Any
-
 import pytest
 from fastapi.testclient import TestClient
 
@@ -35,20 +33,6 @@ def test_options_are_those_of_embed(client: TestClient) -> None:
     assert client.post("/api/embed", json=long).headers["x-truncated"] == "1; indices=1"
     refused = client.post("/api/embed", json=long | {"truncate": False})
     assert_refused(refused, 422, "Tokenizer", "input[1] has", f"the model reads {MAX_LENGTH}")
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "words"),
-    [
-        ("/api/embed", {"input": ["a", ""]}, "input[1] is empty"),
-        ("/api/embed", {"input": []}, "input is empty"),
-        ("/api/embed", {"input": ["a"] * 3}, "the limit is 2 (CROSSLET_MAX_OPENAI_TEXTS)"),
-        ("/api/embeddings", {"prompt": ""}, "prompt is empty"),
-        ("/api/embeddings", {}, "prompt: "),
-    ],
-)
-def test_errors_are_a_sentence_as_ollamas(serve: Serve, path: str, body: dict[str, Any], words: str) -> None:
-    assert_refused(serve(max_openai_texts=2).post(path, json=body), 422, "Validation", words)
 
 
 def test_model_is_listed_with_a_tag(client: TestClient) -> None:

@@ -63,17 +63,13 @@ def test_others_are_answered_while_an_answer_is_written() -> None:
     assert asyncio.run(turns_of_the_loop()) >= 16
 
 
-def test_more_texts_are_refused_with_both_numbers(client: TestClient) -> None:
-    error = message(client, {"input": [*MANY, "a"]})
-    assert error == "input has 2049 texts; the limit is 2048 (CROSSLET_MAX_OPENAI_TEXTS)"
-    assert client.get("/info").json()["limits"]["max_openai_texts"] == OPENAIS_LIMIT
-
-
 def test_the_limit_is_a_setting_of_its_own(serve: Serve) -> None:
     client = serve(max_openai_texts=2, max_texts=1)
     assert client.post("/v1/embeddings", json={"input": ["a", "b"]}).status_code == 200
     assert "3 texts; the limit is 2 " in message(client, {"input": ["a", "b", "c"]})
-    assert client.get("/info").json()["max_client_batch_size"] == 1  # TEI's clients post to /embed
+    info = client.get("/info").json()
+    assert info["limits"]["max_openai_texts"] == 2
+    assert info["max_client_batch_size"] == 1  # TEI's clients post to /embed
 
 
 def test_one_text_among_many_is_named(client: TestClient) -> None:
@@ -81,23 +77,6 @@ def test_one_text_among_many_is_named(client: TestClient) -> None:
     assert client.post("/v1/embeddings", json=cut).headers["x-truncated"] == "1; indices=1500"
     assert message(client, cut | {"truncate": False}).startswith("input[1500] has ")
     assert message(client, {"input": [*MANY[:1500], "", *MANY[1501:]]}).startswith("input[1500] is empty")
-
-
-@pytest.mark.parametrize(
-    ("input_", "place"),
-    [
-        ("", "input is"),
-        (["a", ""], "input[1] is"),
-        ([10**6], "input has"),
-        *((input_, "") for input_ in ([], [""], [[]], [-1], [2**70], {"a": 1}, [True])),
-    ],
-)
-def test_errors_have_openais_shape_and_name_the_place(serve: Serve, input_: object, place: str) -> None:
-    for client in (serve(), serve(token_ids=True)):
-        response = client.post("/v1/embeddings", json={"input": input_})
-        assert response.status_code == 422
-        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
-        assert error_of(response).startswith(place)
 
 
 @pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [2**70], [[]]])
@@ -127,10 +106,7 @@ def test_openais_ids_have_the_vectors_of_their_text(client: TestClient) -> None:
     ("settings", "input_", "words"),
     [
         ({}, [[9906], [100_256]], "input[1] has a token id that cl100k_base does not use"),
-        ({}, [[9906], [10**6]], "input[1] has a token id outside cl100k_base, which has 100277"),
-        ({}, [[9906], []], "input[1] is empty"),
         ({}, [9906, 254, 9906], "input has token ids that stand for no text"),
-        ({"max_openai_texts": 1}, [[9906], [9906]], "2 texts; the limit is 1 "),
         ({"max_text_chars": 2}, [9906], "input has 5 characters; the limit is 2 (CROSSLET_MAX_TEXT_CHARS)"),
         ({"max_text_chars": 2}, [9906] * 3, "input has 3 token ids; the limit is 2 (CROSSLET_MAX_TEXT_CHARS)"),
     ],
