@@ -87,7 +87,7 @@ def installed(client: Client) -> Path:
             pytest.skip("npm is not installed")
         commands = [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *client.packages]]
     else:
-        uv = [sys.executable, "-m", "uv", "--quiet"]
+        uv = [sys.executable, "-m", "uv", "--quiet", "--system-certs"]
         commands = [[*uv, "venv", str(folder)], [*uv, "pip", "install", "--python", str(folder), *client.packages]]
     for command in commands:
         subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT_S)
