@@ -100,7 +100,7 @@ async def rank(
     windows: bool,
     reranker_scores: bool,
 ) -> Ranking:
-    """Score passages with the loaded models; a score never depends on the other passages. An empty one is the last.
+    """Score passages with the loaded models; a score never depends on the other passages. An empty or blank one is the last.
 
     Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
             reranker_scores: whether the re-ranker's own are wanted, too.
@@ -108,6 +108,7 @@ async def rank(
             TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
     """
     place, scoring = one_or_listed(name, passages)[1], embedder.runtime.scoring
+    passages = ["" if passage.isspace() else passage for passage in passages]
     if reranker_scores and scoring.pairs is None:
         raise InvalidInput(
             "reranker_scores is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out"

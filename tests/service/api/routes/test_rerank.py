@@ -248,9 +248,9 @@ def test_the_shape_of_cohere_and_jina(ranker: TestClient, path: str) -> None:
     assert all(set(one) == {"index", "relevance_score"} for one in plain["results"])
 
 
-def test_empty_document_scores_lowest(either: Serve) -> None:
+def test_empty_and_blank_documents_score_lowest(either: Serve) -> None:
     client = either()
-    texts = ["", *TEXTS[:3], ""]
+    texts = ["", *TEXTS[:3], " \n\u3000"]
     for windows in (False, True):
         plain, raw = (ranked(client, QUERY, texts, raw_scores=raw, windows=windows) for raw in (False, True))
         assert [hit["index"] for hit in plain] == [hit["index"] for hit in raw]
