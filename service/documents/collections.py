@@ -30,7 +30,7 @@ from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
 from service.documents.own_fields import OwnFields, configured_late
 from service.documents.recalibration import Recalibration
-from service.documents.search import Search, count_facets
+from service.documents.search import Search
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.index import Addition, VectorIndex
@@ -239,8 +239,11 @@ class Collection(DocumentIndex):
     def counts(
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
+        condition = to_condition(filter_) if filter_ else None
         with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
-            return count_facets(snapshot, fields, most_values=most_values, filter_=filter_)
+            count = snapshot.count() if condition is None else len(snapshot.matching(condition))
+            facets = {field: snapshot.facet(field, most_values=most_values, condition=condition) for field in fields}
+        return count, facets
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS

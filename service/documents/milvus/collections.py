@@ -41,7 +41,7 @@ class MilvusCollections(Collections):
         try:
             if create and name != DEFAULT_NAME and self._find(name) is None:
                 self._check_new(name)
-            index.open(create=create)
+            index.table.open(create=create)
         except NotFound as exc:
             where = f"Milvus at {self._connection.shown} has no collection {self._name(name)}"
             raise StartError(f"{where} of the model (CROSSLET_MODEL)") from exc
@@ -76,7 +76,7 @@ class MilvusCollections(Collections):
     def close(self) -> None:
         """Close the connection, which all have."""
         for index in self._indexes.values():
-            index.forget()
+            index.keywords.close()
         self._connection.close()
 
     def named(self) -> dict[str, DocumentIndex]:
@@ -99,7 +99,7 @@ class MilvusCollections(Collections):
         check_name(name)
         if len(self._indexes) > self._max_collections:  # a client may ask for any number of names
             for other, index in list(self._indexes.items()):
-                if not index.is_open:
+                if not index.table.is_open:
                     self._indexes.pop(other, None)
         return self._indexes.setdefault(name, MilvusIndex(self._table(name), self._configurations))
 
@@ -151,14 +151,14 @@ class MilvusCollections(Collections):
 
     def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         self._check_new(name)
-        self.of(name).open(create=True)
+        self.of(name).table.open(create=True)
         self.of(name).configure(own_fields)
 
     def _drop(self, name: str) -> None:
         self._configurations.set(self._name(name), None, None)
         self._connection.drop(self._name(name))
         if (index := self._indexes.pop(name, None)) is not None:
-            index.forget()
+            index.keywords.close()
 
     def _table(self, name: str) -> MilvusTable:
         return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)

@@ -88,11 +88,8 @@ class MilvusConnection:
                 grpc_options=GRPC_OPTIONS,
             )
         except self.errors as exc:
-            raise self.unusable(exc) from exc
-
-    def unusable(self, exc: Exception) -> StartError:
-        """Return the error of a start for an error of Milvus."""
-        return StartError(f"Milvus at {self.shown} cannot be used ({reason_of(exc)}); CROSSLET_INDEX names it")
+            reason = reason_of(exc)
+            raise StartError(f"Milvus at {self.shown} cannot be used ({reason}); CROSSLET_INDEX names it") from exc
 
     def close(self) -> None:
         """Close the connection; milvus-lite, which runs in this process, closes its file."""

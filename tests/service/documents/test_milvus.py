@@ -206,7 +206,7 @@ def test_a_change_waits_for_that_of_another_service(server: MilvusServer, monkey
         time.sleep(0.01)
         assert far.update_metadata("a", lambda before: {"n": 1})
     assert near.get("a").metadata == {"n": 1}
-    assert len(near._table.rows("number >= 0", ["row"], limit=9)) == 1
+    assert len(near.table.rows("number >= 0", ["row"], limit=9)) == 1
     near.close()
     far.close()
 
@@ -495,7 +495,7 @@ def test_names_that_are_asked_for_take_no_memory(tmp_path: Path) -> None:
     collections.put("shop", [document("a")], EAST[None])
     with ThreadPoolExecutor(8) as threads:
         for index in threads.map(lambda n: collections.of(f"n{n % 500}"), range(5000)):
-            assert not index.is_open
+            assert not index.table.is_open
     assert len(collections._indexes) < 20
     assert collections.of("shop") is shop
     collections.close()
