@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -184,7 +184,9 @@ class Embedder:
         setting = self.runtime.settings.long_texts
         if not options.may_cut or setting == "refuse":
             batch = await self.compute(texts, place=place, prompt=prompt, truncate=False, space=space)
-        elif (options.keeps_end or setting == "mean") and not all(self._surely_fit(texts, prompt)):
+        elif (options.keeps_end or setting == "mean") and not all(
+            self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts
+        ):
             keeps_end = options.keeps_end
             batch = await self._embed_parts(texts, place=place, prompt=prompt, space=space, keeps_end=keeps_end)
         else:
@@ -193,9 +195,6 @@ class Embedder:
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))
         return batch
-
-    def _surely_fit(self, texts: Sequence[TextInput], prompt: str) -> Iterator[bool]:
-        return (self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts)
 
     async def _embed_parts(
         self, texts: Sequence[TextInput], *, place: Place, prompt: str, space: SpaceMap | None, keeps_end: bool
