@@ -135,7 +135,6 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _print_results(answer: Mapping[str, Any], *, as_table: bool) -> None:
-    """Print the results; facets follow them."""
     results = answer["results"]
     if not as_table:
         for result in results:

@@ -316,7 +316,11 @@ class LiveIndex:
                 if self._is_closing:
                     return False
                 if self._is_behind:
-                    self._reload()
+                    with self.writing:
+                        index = self._maintenance.load()
+                        with self._in_step.exclusive():
+                            self.now = index
+                        self._is_behind = False
                 elif self._maintenance.is_outgrown(self.now):
                     self._replace()
                 elif self._maintenance.is_stale(self.now):
@@ -329,13 +333,6 @@ class LiveIndex:
             except Exception:  # keep serving the current index
                 logger.exception("index not built")
             return self._is_behind
-
-    def _reload(self) -> None:
-        with self.writing:
-            index = self._maintenance.load()
-            with self._in_step.exclusive():
-                self.now = index
-            self._is_behind = False
 
     def _replace(self) -> None:
         index, revision = self._maintenance.build(lambda: self._is_closing, self._check_memory)

@@ -354,8 +354,9 @@ class Results:
         def best(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
             return best_of(self.reader, by_words.rows[among], by_words.scores[among], depth)
 
-        among = [np.ones(len(by_words.rows), np.bool_), np.isin(by_words.rows, preferred)]
-        among = among[: 1 if self.query.prefer is None else 2]
+        among = [np.ones(len(by_words.rows), np.bool_)]
+        if self.query.prefer is not None:
+            among.append(np.isin(by_words.rows, preferred))
         return candidates_of(self.reader, best, among, self.options, wanted=wanted)
 
     def _matches(self, page: Sequence[Hit], by_words: KeywordHits, found: Rows | None) -> Matches:

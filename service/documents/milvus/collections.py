@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from service.documents.collections import Collections
-from service.documents.document import Document, StoredDocument, Vectors
+from service.documents.collections import NO_VERSIONS, Collections, Versions
+from service.documents.document import Document, Vectors
 from service.documents.interface import DocumentIndex
 from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.connection import MilvusConnection
@@ -108,19 +108,13 @@ class MilvusCollections(Collections):
         return self.of(name).own_fields
 
     def put(
-        self,
-        name: str,
-        documents: Sequence[Document],
-        vectors_PD: Vectors,
-        *,
-        own_fields: OwnFields | None = None,
-        replaced: StoredDocument | None = None,
+        self, name: str, documents: Sequence[Document], vectors_PD: Vectors, versions: Versions = NO_VERSIONS
     ) -> int:
         """Put documents into a collection, which is made if there is none, and stays: others may have put some, too."""
         if self._find(name) is None:
             self._make(name)
-        with nullcontext() if replaced is None else self.of(name).changing(replaced.id):
-            self._check_unchanged(name, own_fields, replaced)
+        with nullcontext() if versions.replaced is None else self.of(name).changing(versions.replaced.id):
+            self._check_unchanged(name, versions)
             return self.of(name).put(documents, vectors_PD)
 
     def count(self) -> float:

@@ -25,7 +25,6 @@ from service.documents.interface import (
     ResultOptions,
 )
 from service.documents.milvus.configurations import Configurations
-from service.documents.milvus.fields import FieldsInMemory
 from service.documents.milvus.filters import both, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
@@ -48,6 +47,7 @@ from service.documents.milvus.search import (
     IDS_A_CALL,
     MAX_READ,
     METADATA_A_CALL,
+    FieldsInMemory,
     MilvusSearch,
     current,
     rows_of_documents,
@@ -295,7 +295,6 @@ class MilvusIndex(DocumentIndex):
             self.table.delete(listed("row", part))
 
     def _documents_of(self, heads: Sequence[str], *, is_latest: bool = False) -> dict[str, StoredDocument]:
-        """Return the documents with these heads that exist."""
         documents: dict[str, StoredDocument] = {}
         for part in parts_of(list(dict.fromkeys(heads)), DOCUMENTS_A_CALL):
             for row in self.table.rows(listed("row", part), FIELDS, is_latest=is_latest, limit=len(part)):

@@ -3,7 +3,8 @@
 B queries, D dims
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -12,10 +13,9 @@ import numpy as np
 
 from service.documents.arrangement import Ranked
 from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Condition, Scalar, to_condition
+from service.documents.filters import Condition, Scalar, caseless, fields_of, to_condition
 from service.documents.interface import Filter, Matches, Passage, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
-from service.documents.milvus.fields import FieldsInMemory
 from service.documents.milvus.filters import both, first_is, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
@@ -43,7 +43,9 @@ from service.documents.search import (
     check_chars,
     is_filter_alone,
 )
-from service.documents.store.store import NARROWER, Deadline
+from service.documents.store.schema import DEFAULT
+from service.documents.store.schema import FIELDS as FIELDS_TABLE
+from service.documents.store.store import NARROWER, NO_DEADLINE, Deadline, FieldReader
 from service.errors import InvalidInput
 
 MAX_READ = 16_000  # documents whose ids or metadata are read to arrange, count or decide
@@ -52,6 +54,27 @@ IDS_A_CALL, METADATA_A_CALL, DOCUMENTS_A_CALL = 1000, 500, 200
 MORE_ROWS = 4  # factor by which to ask for more, until the rows are of enough documents
 
 T = TypeVar("T")
+
+
+class FieldsInMemory(FieldReader):
+    """The fields of documents from Milvus in SQLite, in memory: the embedded code filters, orders and counts them."""
+
+    def __init__(self, deadline: Deadline = NO_DEADLINE) -> None:
+        super().__init__(sqlite3.connect(":memory:", check_same_thread=False), DEFAULT, deadline)
+        self._connection.create_function("caseless", 1, caseless, deterministic=True)  # of filters
+        columns = "row INTEGER PRIMARY KEY, collection INTEGER NOT NULL, id TEXT NOT NULL"
+        self._connection.executescript(f"CREATE TABLE documents ({columns});{FIELDS_TABLE}")
+
+    def add(self, row: int, id_: str, metadata: Mapping[str, object]) -> None:
+        """Add a document."""
+        self._connection.execute("INSERT INTO documents VALUES (?, ?, ?)", (row, DEFAULT, id_))
+        scalars_at = fields_of(metadata).items()
+        fields = ((DEFAULT, path, *scalar, row) for path, scalars in scalars_at for scalar in scalars)
+        self._connection.executemany("INSERT INTO fields VALUES (?, ?, ?, ?, ?)", fields)
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._connection.close()
 
 
 class Heads(dict[str, MilvusRow]):

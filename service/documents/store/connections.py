@@ -184,6 +184,11 @@ class StoreConnections:
         return connection
 
 
+def beside(store: Path, suffix: str) -> Path:
+    """Return a file that SQLite keeps beside a store, such as -wal, its log."""
+    return store.with_name(f"{store.name}{suffix}")
+
+
 def id_of(file: Path | str | int) -> FileId:
     """Return the device and the inode of a file. file: its name, or a descriptor."""
     status = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
@@ -196,7 +201,7 @@ def read_mode(path: Path) -> str:
     A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
     reads an unused store as immutable, which assumes that nobody writes meanwhile.
     """
-    if path.with_name(f"{path.name}-wal").exists():  # a service is using it, or has crashed
+    if beside(path, "-wal").exists():  # a service is using it, or has crashed
         return "ro"
     try:
         can_owner_use_our_files = os.geteuid() in {0, path.stat().st_uid}  # SQLite gives root's files to the owner

@@ -455,7 +455,6 @@ class Snapshot(FieldReader, CollectionSettings):
         return np.fromiter((row for *_, row in stored), np.int64, len(stored)), vectors_PD
 
     def _setting(self, column: str) -> Any:
-        """Return what the table of collections says of this one."""
         return self._all(f"SELECT {column} FROM collections WHERE collection = ?", self.number)[0][0]  # noqa: S608
 
     def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
@@ -490,5 +489,4 @@ def _to_document(stored: tuple[int, str, str, str, int, int | None]) -> StoredDo
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return the value for LISTED."""
     return json.dumps(list(numbers))
