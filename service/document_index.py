@@ -12,6 +12,7 @@ from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.documents.names import DEFAULT_NAME
 from service.documents.store.catalog import unknown
+from service.documents.store.connections import beside
 from service.documents.store.store import DocumentStore, Snapshot
 from service.documents.vectors.index import VectorIndex
 from service.errors import Damaged, StartError, StoreError
@@ -63,7 +64,7 @@ def load_collections(
 
 def _make_private(store: Path) -> None:
     """Let only the owner read the store and its log: over HTTP, too, others need a key."""
-    for path in (store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm"))):
+    for path in (store, beside(store, "-wal"), beside(store, "-shm")):
         if path.stat().st_mode & stat.S_IRWXO:
             try:
                 path.chmod(PRIVATE)

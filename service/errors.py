@@ -30,7 +30,6 @@ CrossletError
     └── ClientGone          499  the client disconnected before its answer was ready; seen only in the log
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 
@@ -165,33 +164,25 @@ class ClientGone(ServiceError):
     """The client closed the connection; its waiting texts were dropped."""
 
 
-@dataclass(frozen=True)
-class HttpMapping:
-    """The HTTP status and the body's `error_type` of an error class."""
-
-    status: int
-    error_type: str
-
-
-HTTP_OF: dict[type[ServiceError], HttpMapping] = {
-    MalformedBody: HttpMapping(400, "Validation"),
-    MalformedHead: HttpMapping(400, "Validation"),
-    BodyTimeout: HttpMapping(408, "Validation"),
-    InvalidInput: HttpMapping(422, "Validation"),
-    TextTooLong: HttpMapping(422, "Tokenizer"),
-    Unauthorized: HttpMapping(401, "Unauthorized"),
-    Forbidden: HttpMapping(403, "Unauthorized"),
-    NotFound: HttpMapping(404, "NotFound"),
-    MethodNotAllowed: HttpMapping(405, "Validation"),
-    Conflict: HttpMapping(409, "Validation"),
-    TooLarge: HttpMapping(413, "TooLarge"),
-    UnknownEncoding: HttpMapping(415, "Validation"),
-    Misdirected: HttpMapping(421, "Validation"),
-    Overloaded: HttpMapping(429, "Overloaded"),
-    NotReady: HttpMapping(503, "NotReady"),
-    IndexUnavailable: HttpMapping(503, "Backend"),
-    StorageFull: HttpMapping(507, "Backend"),
-    Damaged: HttpMapping(500, "Backend"),
-    InferenceFailed: HttpMapping(500, "Backend"),
-    ClientGone: HttpMapping(499, "Backend"),
+HTTP_OF: dict[type[ServiceError], tuple[int, str]] = {  # status, and the body's `error_type`
+    MalformedBody: (400, "Validation"),
+    MalformedHead: (400, "Validation"),
+    BodyTimeout: (408, "Validation"),
+    InvalidInput: (422, "Validation"),
+    TextTooLong: (422, "Tokenizer"),
+    Unauthorized: (401, "Unauthorized"),
+    Forbidden: (403, "Unauthorized"),
+    NotFound: (404, "NotFound"),
+    MethodNotAllowed: (405, "Validation"),
+    Conflict: (409, "Validation"),
+    TooLarge: (413, "TooLarge"),
+    UnknownEncoding: (415, "Validation"),
+    Misdirected: (421, "Validation"),
+    Overloaded: (429, "Overloaded"),
+    NotReady: (503, "NotReady"),
+    IndexUnavailable: (503, "Backend"),
+    StorageFull: (507, "Backend"),
+    Damaged: (500, "Backend"),
+    InferenceFailed: (500, "Backend"),
+    ClientGone: (499, "Backend"),
 }

@@ -34,6 +34,15 @@ def loads(content: bytes) -> Any:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from exc
 
 
+def is_utf8(content: bytes) -> bool:
+    """Return whether bytes are valid UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def not_unicode(content: bytes, *, root: str = "") -> str | None:
     """Return a sentence that names the string of refused JSON that is no Unicode; None: the fault is another.
 

@@ -1,6 +1,7 @@
 """Every Prometheus metric of the service."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,49 +25,33 @@ class Metrics:
         # Leave out the `_created` gauge of each counter and histogram.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "crosslet_requests", "Requests answered.", ["route", "status"], registry=registry
-        )  # exposed as crosslet_requests_total
-        self.request_duration = Histogram(
+        counter = partial(Counter, registry=registry)  # exposed with the suffix _total
+        duration = partial(Histogram, buckets=BUCKETS_S, registry=registry)
+        self.requests = counter("crosslet_requests", "Requests answered.", ["route", "status"])
+        self.request_duration = duration(
             "crosslet_request_duration_seconds",
             "From the first byte of the request to the last byte of the answer.",
             ["route"],
-            buckets=BUCKETS_S,
-            registry=registry,
         )
-        self.queue_duration = Histogram(
-            "crosslet_queue_duration_seconds",
-            "From admission until a worker takes the request's first text.",
-            buckets=BUCKETS_S,
-            registry=registry,
+        self.queue_duration = duration(
+            "crosslet_queue_duration_seconds", "From admission until a worker takes the request's first text."
         )
-        self.inference_duration = Histogram(
+        self.inference_duration = duration(
             "crosslet_inference_duration_seconds",
             "Time to tokenise and encode a request's texts, summed over the distinct ones.",
-            buckets=BUCKETS_S,
-            registry=registry,
         )
-        self.tokens = Counter(
-            "crosslet_tokens",
-            "Tokens of answered texts, including those from the cache or from an equal text.",
-            registry=registry,
+        self.tokens = counter(
+            "crosslet_tokens", "Tokens of answered texts, including those from the cache or from an equal text."
         )
-        self.truncated_inputs = Counter(
-            "crosslet_truncated_inputs", "Texts truncated to the model's length.", registry=registry
+        self.truncated_inputs = counter("crosslet_truncated_inputs", "Texts truncated to the model's length.")
+        of = ["collection"]
+        self.searches = counter("crosslet_searches", "Searches answered.", of)
+        self.empty_searches = counter("crosslet_empty_searches", "Searches that showed no document.", of)
+        self.slow_searches = counter(
+            "crosslet_slow_searches", "Searches that took CROSSLET_SLOW_SEARCH_S or longer.", of
         )
-        by_collection = ["collection"]
-        self.searches = Counter("crosslet_searches", "Searches answered.", by_collection, registry=registry)
-        self.empty_searches = Counter(
-            "crosslet_empty_searches", "Searches that showed no document.", by_collection, registry=registry
-        )
-        self.slow_searches = Counter(
-            "crosslet_slow_searches",
-            "Searches that took CROSSLET_SLOW_SEARCH_S or longer.",
-            by_collection,
-            registry=registry,
-        )
-        self.refused_connections = Counter(
-            "crosslet_refused_connections", "Connections refused at the limit of open files.", registry=registry
+        self.refused_connections = counter(
+            "crosslet_refused_connections", "Connections refused at the limit of open files."
         )
         resident = Gauge("crosslet_process_resident_bytes", "Resident memory of the process.", registry=registry)
         resident.set_function(resident_bytes)

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from service.document_index import load_collections
-from service.documents.collections import Collections
+from service.documents.collections import Collections, Versions
 from service.documents.document import Document, Vectors
 from service.documents.interface import DocumentIndex, MetadataChange
 from service.documents.milvus.address import EMBEDDED
@@ -197,11 +197,11 @@ class Runtime:
         is_plain = name == DEFAULT_NAME and grant == FULL
         return self if is_plain else replace(self, collection_name=name, grant=grant)
 
-    async def put(self, documents: Sequence[Document], vectors_PD: Vectors, **versions: Any) -> int:
+    async def put(self, documents: Sequence[Document], vectors_PD: Vectors, versions: Versions) -> int:
         """Put documents into the request's collection, as `Collections.put`, within the key's quota."""
         if self.grant.quota is None:
-            return await self.write(self.collections.put, self.collection_name, documents, vectors_PD, **versions)
-        return await self.write(self.usage.put, self.grant, self.collection_name, documents, vectors_PD, **versions)
+            return await self.write(self.collections.put, self.collection_name, documents, vectors_PD, versions)
+        return await self.write(self.usage.put, self.grant, self.collection_name, documents, vectors_PD, versions)
 
     async def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
         """Change a document of the request's collection, as `DocumentIndex.update_metadata`, within the key's quota."""
@@ -271,7 +271,6 @@ def run_longest(models: Sequence[Encoder | Reranker]) -> None:
 
 
 def _free_passes(models: Sequence[Encoder | Reranker]) -> None:
-    """Free the memory that forward passes left behind."""
     for model in models:
         model.give_back_unused()
     give_back_unused()

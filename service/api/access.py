@@ -59,12 +59,7 @@ class AccessCheck:
         self._grants = [(_digest(key.encode("utf-8", "surrogateescape")), grant) for key, grant in (keys or {}).items()]
         self._keyless = {Access.PROBE, Access.PUBLIC} | ({Access.METRICS} if metrics_open else set())
         self._origins = origins
-
-        @lru_cache(REMEMBERED_HOSTS)
-        def is_known(host: str) -> bool:
-            return hosts is None or is_known_host(host, hosts)
-
-        self._is_known = is_known
+        self._is_known = lru_cache(REMEMBERED_HOSTS)(lambda host: hosts is None or is_known_host(host, hosts))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 400, 401, 403 or 421."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.api.request import Embedder
-from service.documents.document import Document, StoredDocument
+from service.documents.collections import Versions
+from service.documents.document import Document
 from service.documents.ingest import join_passages, owners_of, parts_of
 from service.documents.own_fields import OwnFields
 from service.engine.fair_queue import EncodedBatch
@@ -64,16 +65,11 @@ async def split_documents(
 
 
 async def write_documents(
-    documents: Sequence[Document],
-    own_fields: OwnFields | None,
-    *,
-    embedder: Embedder,
-    runtime: Runtime,
-    replaced: StoredDocument | None = None,
+    documents: Sequence[Document], versions: Versions, *, embedder: Embedder, runtime: Runtime
 ) -> Written:
     """Embed documents in their passages, each id at most once, and write those that the model did not fail on.
 
-    Durable on return.  Args: own_fields, replaced: as `Collections.put` has them.
+    Durable on return.
 
     Raises: StorageFull: there is no room for them; nothing changed.  InferenceFailed: the model failed on all.
             Conflict: as `Collections.put`.  What `Embedder` does.
@@ -92,7 +88,7 @@ async def write_documents(
     if not kept:
         position, error = next(iter(failed.items()))
         raise error.at(_place(position)) from error
-    revision = await runtime.put(kept, vectors_PD, own_fields=own_fields, replaced=replaced)
+    revision = await runtime.put(kept, vectors_PD, versions)
     truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
     return Written(
         len(kept),
@@ -138,7 +134,8 @@ async def patch_own_fields(
         changed = [Document(id_, rendered(after, own_fields), after)]
         changed = await split_documents(changed, embedder, runtime, chunk=None)
         try:
-            written = await write_documents(changed, own_fields, embedder=embedder, runtime=runtime, replaced=before)
+            versions = Versions(own_fields, replaced=before)
+            written = await write_documents(changed, versions, embedder=embedder, runtime=runtime)
         except Conflict:
             if not tries_left:
                 raise

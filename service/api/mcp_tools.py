@@ -142,7 +142,9 @@ class AddDocumentsCall(ToolCall):
     async def call(self, ask: Ask) -> tuple[int, dict[str, Any]]:
         """Ask PUT /documents."""
         documents = [
-            {"id": _hash_of(text)} | document if isinstance(text := document.get("text"), str) else document
+            {"id": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]} | document
+            if isinstance(text := document.get("text"), str)
+            else document
             for document in self.documents
         ]
         status, answer = await ask("PUT", f"{self.prefix}/documents", {"documents": documents})
@@ -258,10 +260,6 @@ class InProcess:
         finally:
             has_left.set()  # cancelled: the route learns it as from any client that leaves
         return status, loads(b"".join(parts))
-
-
-def _hash_of(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
 
 
 def _refused(sentence: str) -> CallToolResult:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from starlette.types import Message, Receive, Scope
 
 from service.api.schemas.embed import ReadingOptions, VectorOptions
+from service.documents.document import unit_rows
 from service.documents.names import DEFAULT_NAME
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.pairs import Input, Pair
@@ -189,7 +190,9 @@ class Embedder:
         setting = self.runtime.settings.long_texts
         if not options.may_cut or setting == "refuse":
             batch = await self.compute(texts, place=place, prompt=prompt, truncate=False, space=space)
-        elif (options.keeps_end or setting == "mean") and not all(self._surely_fit(texts, prompt)):
+        elif (options.keeps_end or setting == "mean") and not all(
+            self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts
+        ):
             keeps_end = options.keeps_end
             batch = await self._embed_parts(texts, place=place, prompt=prompt, space=space, keeps_end=keeps_end)
         else:
@@ -198,9 +201,6 @@ class Embedder:
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))
         return batch
-
-    def _surely_fit(self, texts: Sequence[TextInput], prompt: str) -> Iterator[bool]:
-        return (self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts)
 
     async def _embed_parts(
         self, texts: Sequence[TextInput], *, place: Place, prompt: str, space: SpaceMap | None, keeps_end: bool
@@ -361,22 +361,21 @@ class Embedder:
 
 
 def cost_headers(texts: EncodedBatch | None, *others: EncodedBatch | None) -> dict[str, str]:
-    """Return the headers of what an answer took together; of the truncated, only the request's own texts are named."""
+    """Return the headers of what an answer took together; of the truncated, only the request's own texts count.
+
+    A few of them are named.
+    """
     batches = [batch for batch in (texts, *others) if batch is not None]
     if not batches:
         return {}
+    cut = () if texts is None else texts.truncated
+    indices = f"; indices={','.join(map(str, cut))}" if 0 < len(cut) <= MOST_LISTED_POSITIONS else ""
     return cost_of(
         sum(batch.tokens for batch in batches),
-        truncated_of(() if texts is None else texts.truncated),
+        f"{len(cut)}{indices}",
         queue_s=sum(batch.queue_s for batch in batches),
         inference_s=sum(batch.inference_s for batch in batches),
     )
-
-
-def truncated_of(positions: Sequence[int]) -> str:
-    """Say how many texts were truncated and, of a few, which."""
-    indices = f"; indices={','.join(map(str, positions))}" if 0 < len(positions) <= MOST_LISTED_POSITIONS else ""
-    return f"{len(positions)}{indices}"
 
 
 def cost_of(tokens: int, truncated: str, *, queue_s: float, inference_s: float) -> dict[str, str]:
@@ -408,11 +407,7 @@ def means_of(
 def _shortened(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
     """Keep each vector's first `dimensions` dimensions, rescaled to norm 1 unless `normalize` is false."""
     kept_BD = embedding_BD[:, : wanted.dimensions]
-    if wanted.normalize is False:
-        return kept_BD
-    norm_B1 = np.linalg.norm(kept_BD, axis=1, keepdims=True)
-    kept: npt.NDArray[np.float32] = kept_BD / np.maximum(norm_B1, np.finfo(np.float32).tiny)
-    return kept
+    return kept_BD if wanted.normalize is False else unit_rows(kept_BD)
 
 
 def _prefixed(prompt: str, texts: Sequence[Input], place: Place) -> list[str]:

@@ -37,7 +37,10 @@ class ResponseLimit:
                 begin = message  # held back: the body tells whether the answer is large
                 return
             if begin is not None:
-                size_bytes = _large_bytes(message)
+                size_bytes = (
+                    0 if message.get("more_body", False) else len(message.get("body", b""))
+                )  # a file is streamed
+                size_bytes = size_bytes if size_bytes > LARGE_BYTES else 0
                 together_bytes = self._unread_bytes + size_bytes
                 if together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes:
                     error = Overloaded(
@@ -59,9 +62,3 @@ class ResponseLimit:
             await self._app(scope, receive, counted_send)
         finally:
             self._unread_bytes -= counted_bytes
-
-
-def _large_bytes(body: Message) -> int:
-    """Return the size of a large answer sent in one part; 0 for a small one or a streamed file."""
-    size_bytes = 0 if body.get("more_body", False) else len(body.get("body", b""))
-    return size_bytes if size_bytes > LARGE_BYTES else 0

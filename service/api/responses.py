@@ -48,17 +48,17 @@ def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -
 
 def error_response(path: str, error: ServiceError) -> Response:
     """Return the answer to an error: status and type from `HTTP_OF`, in the shape of the route's clients."""
-    mapping = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
+    status, error_type = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
     headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
         headers["retry-after"] = str(error.retry_after_s)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = error.allow
-    if mapping.status == 401:
+    if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if mapping.status == 408:
+    if status == 408:
         headers["connection"] = "close"  # do not wait for the rest of a slow body
-    return _error(path, str(error), mapping.status, mapping.error_type, headers)
+    return _error(path, str(error), status, error_type, headers)
 
 
 def is_openais(path: str) -> bool:

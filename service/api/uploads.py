@@ -16,6 +16,7 @@ from service.api.body_limit import MAX_VALUES, values_of
 from service.api.document_writing import Written, split_documents, write_documents
 from service.api.request import Embedder, cost_of
 from service.api.schemas.documents import document_in
+from service.documents.collections import Versions
 from service.documents.document import Document
 from service.documents.ingest import Batch, Report, changes
 from service.documents.names import check_name
@@ -211,7 +212,7 @@ class Upload:
             if changed.documents:
                 written = await self._patiently(
                     lambda: write_documents(
-                        changed.documents, self._own_fields, embedder=self._embedder, runtime=self._runtime
+                        changed.documents, Versions(self._own_fields), embedder=self._embedder, runtime=self._runtime
                     )
                 )
                 self._count(changed, written)

@@ -6,16 +6,15 @@ import platform
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from service.api.startup import bound_socket
-from service.cli.arguments import Subcommand, json_option
+from service.cli.arguments import Subcommand, json_option, running_service
 from service.cli.start_trial import Use, try_start
 from service.cli.table import one_line, print_json, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
@@ -71,7 +70,11 @@ def doctor(options: argparse.Namespace, settings: Settings) -> None:
 
 def _findings(settings: Settings) -> Iterator[Finding]:
     yield Finding("version", "ok", f"crosslet {VERSION}, Python {platform.python_version()}, {platform.platform()}")
-    trouble = _trouble(partial(check_start, partial(try_start, settings, Use.SERVE), room_bytes=settings.working_bytes))
+    trouble = None
+    try:
+        check_start(partial(try_start, settings, Use.SERVE), room_bytes=settings.working_bytes)
+    except CrossletError as exc:
+        trouble = str(exc)
     yield _processor()
     manifest, model = _model(settings)
     yield model
@@ -89,15 +92,6 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     if unknown := unknown_settings():
         named = ", ".join(f"{name} (did you mean {meant}?)" if meant else name for name, meant in unknown.items())
         yield Finding("settings", "warn", f"without effect: {named}")
-
-
-def _trouble(call: Callable[[], object]) -> str | None:
-    """Return the sentence of a start that is refused, or None."""
-    try:
-        call()
-    except CrossletError as exc:
-        return str(exc)
-    return None
 
 
 def _processor() -> Finding:
@@ -206,13 +200,9 @@ def _keys(settings: Settings) -> Finding:
         way_out = "make them longer: `openssl rand -hex 16`"
         return Finding("keys", "warn", f"{said}; {short} shorter than {SHORT_KEY} characters may be guessed: {way_out}")
     file = settings.api_keys_file
-    if file is not None and _others_read(file):
+    if file is not None and file.stat().st_mode & READABLE_BY_OTHERS:
         return Finding("keys", "warn", f"{said}; other users may read {file}: `chmod 600` it")
     return Finding("keys", "ok", said)
-
-
-def _others_read(file: Path) -> bool:
-    return bool(file.stat().st_mode & READABLE_BY_OTHERS)
 
 
 def _exposure(settings: Settings) -> Finding:
@@ -245,7 +235,7 @@ def _port(settings: Settings) -> Finding:
     try:
         bound_socket(settings.host, settings.port).close()
     except StartError as exc:
-        url = service_url(settings.documents_path) if settings.index == EMBEDDED else None
+        url = running_service(settings)
         if url is not None and url.endswith(f":{settings.port}"):
             return Finding("port", "ok", f"the service runs at {url}")
         return Finding("port", "fail", str(exc))

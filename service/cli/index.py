@@ -20,6 +20,7 @@ from service.cli.arguments import (
     local_store,
     positive,
     readable,
+    running_service,
 )
 from service.cli.index_load import BUILD, IMPORT
 from service.cli.start_trial import Use
@@ -351,12 +352,11 @@ def _asked(options: argparse.Namespace, settings: Settings) -> "QuestionReport":
 def _keep(recalibration: "Recalibration | None", collection: str, settings: Settings) -> None:
     """Keep a recalibration with the collection: by the service that has the store open, or in the store."""
     from service.document_index import load_collection
-    from service.documents.store.locking import service_url
     from service.offline.service_client import ServiceClient
 
     if recalibration is None:
         raise StartError("nothing is kept: the questions say neither how many have an answer nor which are right")
-    url = service_url(settings.documents_path) if settings.index == EMBEDDED else None
+    url = running_service(settings)
     if url is not None:
         key = key_for(collection, settings.keys(), write=True)
         with ServiceClient(url, collection=collection, key=key) as client:

@@ -4,15 +4,13 @@ import argparse
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from service.api.startup import check_mcp, import_server
-from service.cli.arguments import COLLECTION, Subcommand, argument
+from service.cli.arguments import COLLECTION, PATIENCE_S, URL, Subcommand, running_service
 from service.cli.serve import MALLOC_ARENAS
 from service.cli.start_trial import Use
-from service.documents.milvus.address import EMBEDDED
-from service.documents.store.locking import service_url
 from service.errors import StartError, StoreInUse
 from service.keys import key_for
 from service.process.logs import configure_logging
@@ -20,8 +18,6 @@ from service.settings import Settings
 
 if TYPE_CHECKING:  # it needs the extra
     from service.api.mcp_tools import Ask
-
-PATIENCE_S = 5.0  # with a service that is full or starts again
 
 
 def speak_mcp(options: argparse.Namespace, settings: Settings) -> None:
@@ -37,14 +33,10 @@ def speak_mcp(options: argparse.Namespace, settings: Settings) -> None:
     configure_logging(settings.log_level)
     # The thread that reads standard input cannot be woken. The store is consistent at any time.
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
-    url = options.url
-    if url is None and settings.index == EMBEDDED:
-        url = service_url(settings.documents_path)
-    with ExitStack() as opened:
-        routes = (
-            _routes_here(settings, options.collection) if url is None else _routes_at(url, settings, options.collection)
-        )
-        asyncio.run(_answer(opened.enter_context(routes), options.collection))
+    keys, url = settings.keys(), running_service(settings) if options.url is None else options.url
+    key = key_for(options.collection, keys, write=True) or key_for(options.collection, keys, write=False)
+    with _routes_here(settings, key) if url is None else _routes_at(url, key) as ask:
+        asyncio.run(_answer(ask, options.collection))
 
 
 async def _answer(ask: "Ask", collection: str) -> None:
@@ -57,14 +49,8 @@ async def _answer(ask: "Ask", collection: str) -> None:
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def _key(settings: Settings, collection: str) -> str | None:
-    """Return the key that may write the collection, else one that may read it."""
-    keys = settings.keys()
-    return key_for(collection, keys, write=True) or key_for(collection, keys, write=False)
-
-
 @contextmanager
-def _routes_here(settings: Settings, collection: str) -> Iterator["Ask"]:
+def _routes_here(settings: Settings, key: str | None) -> Iterator["Ask"]:
     from service.process.memory import limit_arenas, settle
 
     limit_arenas(MALLOC_ARENAS)
@@ -73,7 +59,6 @@ def _routes_here(settings: Settings, collection: str) -> Iterator["Ask"]:
     from service.api.mcp_tools import InProcess
     from service.runtime import load_runtime
 
-    key = _key(settings, collection)
     headers = [(b"host", b"localhost")]
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))
@@ -89,13 +74,13 @@ def _routes_here(settings: Settings, collection: str) -> Iterator["Ask"]:
 
 
 @contextmanager
-def _routes_at(url: str, settings: Settings, collection: str) -> Iterator["Ask"]:
+def _routes_at(url: str, key: str | None) -> Iterator["Ask"]:
     import asyncio
     import json
 
     from service.offline.service_client import ServiceClient
 
-    with ServiceClient(url, key=_key(settings, collection), patience_s=PATIENCE_S) as client:
+    with ServiceClient(url, key=key, patience_s=PATIENCE_S) as client:
         turn = asyncio.Lock()  # one connection
 
         async def ask(method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
@@ -112,13 +97,6 @@ def _routes_at(url: str, settings: Settings, collection: str) -> Iterator["Ask"]
 MCP = Subcommand(
     speak_mcp,
     "give assistants tools to search and add documents (MCP, standard input and output)",
-    [
-        argument(
-            "--url",
-            metavar="URL",
-            help="service to ask, with a key of CROSSLET_API_KEYS (default: the one that has the documents, if any)",
-        ),
-        COLLECTION,
-    ],
+    [URL, COLLECTION],
     Use.DOCUMENTS,
 )

@@ -10,6 +10,8 @@ from typing import Any, get_args
 from service.cli.arguments import (
     COLLECTION,
     DEFAULT,
+    PATIENCE_S,
+    URL,
     Subcommand,
     argument,
     finite,
@@ -19,19 +21,17 @@ from service.cli.arguments import (
     prompt_option,
     readable,
     readable_query,
+    running_service,
     utf8,
 )
 from service.cli.start_trial import Use
 from service.cli.table import described, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
-from service.documents.store.locking import service_url
 from service.errors import InvalidInput, StartError
 from service.keys import key_for
 from service.settings import Settings
 from service.spelling import did_you_mean
-
-PATIENCE_S = 5.0  # with a service that is full or starts again
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
@@ -42,15 +42,14 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     Raises: InvalidInput: the query is empty, too long or not UTF-8, or an option is refused.
             StartError: the service at `--url` cannot be asked, or there are no documents here.
     """
+    from service.api.schemas.search import SearchRequest
     from service.offline.service_client import ServiceClient
 
-    asked = {name: getattr(options, name) for name in BODY_OPTIONS}
-    body = {name: value for name, value in asked.items() if value is not None and value is not False}
+    body = {name: value for name, value in vars(options).items() if name in SearchRequest.model_fields}
+    body = {name: value for name, value in body.items() if value is not None and value is not False}
     if options.query is not None:
         body["query"] = readable_query(options.query, settings)
-    answer, url = None, options.url
-    if url is None and settings.index == EMBEDDED:
-        url = service_url(settings.documents_path)
+    answer, url = None, running_service(settings) if options.url is None else options.url
     if url is not None:
         key = key_for(options.collection, settings.keys(), write=False)
         try:
@@ -136,7 +135,6 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _print_results(answer: Mapping[str, Any], *, as_table: bool) -> None:
-    """Print the results; facets follow them."""
     results = answer["results"]
     if not as_table:
         for result in results:
@@ -209,7 +207,7 @@ def _names(text: str) -> list[str]:
 SEARCH = Subcommand(
     search,
     "search the documents, through a running service or without one",
-    [
+    [  # those of the request's fields are named like them
         argument("query", nargs="?", metavar="QUERY", help="text to search for, in any language of the model"),
         argument("--like", type=utf8, metavar="ID", help="in place of a query: find documents like this one"),
         argument("--top-k", type=positive, default=10, metavar="N", help=f"number of documents or groups {DEFAULT}"),
@@ -246,33 +244,12 @@ SEARCH = Subcommand(
             metavar="NAME,..",
             help="of text, metadata, passage, ranks, reranker_score, vector, withheld",
         ),
-        argument(
-            "--url",
-            metavar="URL",
-            help="service to ask, with a key of CROSSLET_API_KEYS (default: the one that has the documents, if any)",
-        ),
+        URL,
         COLLECTION,
         json_option(),
         prompt_option("the one named query, if any"),
     ],
     Use.DOCUMENTS,
-)
-BODY_OPTIONS = (  # named as the fields of a request to /search
-    *(
-        "like",
-        "top_k",
-        "offset",
-        "filter",
-        "mode",
-        "min_score",
-        "min_confidence",
-        "language",
-        "group_by",
-        "prefer",
-        "sort",
-        "sort_k",
-    ),
-    *("facets", "rerank", "rerank_k", "include", "prompt_name"),
 )
 RERANK = Subcommand(
     rerank,

@@ -30,7 +30,7 @@ from service.documents.live_index import IndexMaintenance, LiveIndex, Upkeep
 from service.documents.names import DEFAULT_NAME, check_name
 from service.documents.own_fields import OwnFields, configured_late
 from service.documents.recalibration import Recalibration
-from service.documents.search import Search, count_facets
+from service.documents.search import Search
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.index import Addition, VectorIndex
@@ -239,8 +239,11 @@ class Collection(DocumentIndex):
     def counts(
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
     ) -> tuple[int, dict[str, Facet]]:
+        condition = to_condition(filter_) if filter_ else None
         with self._store.snapshot(Deadline.after(timeout_s)) as snapshot:
-            return count_facets(snapshot, fields, most_values=most_values, filter_=filter_)
+            count = snapshot.count() if condition is None else len(snapshot.matching(condition))
+            facets = {field: snapshot.facet(field, most_values=most_values, condition=condition) for field in fields}
+        return count, facets
 
     def search_all(
         self, queries: Sequence[Query], *, top_k: int, filter_: Filter | None = None, options: ResultOptions = DEFAULTS
@@ -255,13 +258,23 @@ class Collection(DocumentIndex):
         return len(rows)
 
     def _follow(self, transaction: Transaction, addition: Addition | None = None) -> None:
-        """Apply a durable change to the index."""
         self._documents += transaction.new
         self._live.follow(transaction.revision, transaction.removed, addition)
 
 
 def _count_passages(documents: Sequence[Document]) -> int:
     return sum(len(document.spans) for document in documents)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What was read before a put. own_fields: with which documents were.  replaced: the only document's version."""
+
+    own_fields: OwnFields | None = None
+    replaced: StoredDocument | None = None
+
+
+NO_VERSIONS = Versions()
 
 
 class Collections:
@@ -337,21 +350,13 @@ class Collections:
             self._make(name, own_fields)
 
     def put(
-        self,
-        name: str,
-        documents: Sequence[Document],
-        vectors_PD: Vectors,
-        *,
-        own_fields: OwnFields | None = None,
-        replaced: StoredDocument | None = None,
+        self, name: str, documents: Sequence[Document], vectors_PD: Vectors, versions: Versions = NO_VERSIONS
     ) -> int:
         """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`.
 
-        Args: own_fields: with which they were read.  replaced: the only document's version that was read.
-
-        Raises: Conflict: that has changed meanwhile.
+        Raises: Conflict: what was read has changed meanwhile.
         """
-        self._check_unchanged(name, own_fields, replaced)
+        self._check_unchanged(name, versions)
         if (index := self._find(name)) is not None:
             return index.put(documents, vectors_PD)
         self._make(name)
@@ -362,13 +367,12 @@ class Collections:
                 self.drop(name)
             raise
 
-    def _check_unchanged(self, name: str, own_fields: OwnFields | None, replaced: StoredDocument | None) -> None:
-        """Raises: Conflict: what documents were read with, or one that they replace, has changed meanwhile."""
-        if self.own_fields(name) != own_fields:
+    def _check_unchanged(self, name: str, versions: Versions) -> None:
+        if self.own_fields(name) != versions.own_fields:
             raise Conflict("the collection's text or fields changed meanwhile; send the documents again")
-        if replaced is not None:
-            now = self.of(name).get(replaced.id)
-            if now is None or now.revision != replaced.revision:
+        if versions.replaced is not None:
+            now = self.of(name).get(versions.replaced.id)
+            if now is None or now.revision != versions.replaced.revision:
                 raise Conflict("the document changed meanwhile; send the change again")
 
     def drop(self, name: str) -> int:

@@ -74,6 +74,12 @@ class Page:
     total: int | None = None
 
 
+def unit_rows(vectors_ND: Vectors) -> Vectors:
+    """Scale vectors to norm 1, (N, D) float32; zero stays zero."""
+    unit_ND: Vectors = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), np.float32(TINY))
+    return unit_ND
+
+
 def means_by_row(row_P: Rows, vectors_PD: Vectors) -> dict[int, Vectors]:
     """Return one vector of norm 1 a row: the mean of its passages. A single passage's stays as it is, to the bit."""
     of_row: dict[int, list[Vectors]] = {}

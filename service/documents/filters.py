@@ -200,22 +200,20 @@ def field_tests(value: object, where: str = "filter") -> FieldTests:
     if "exists" in value and not isinstance(exists, bool):
         raise InvalidInput(f"{where}: 'exists' takes true or false")
     bounds = _bounds({str(name): bound for name, bound in value.items() if name in COMPARISONS}, where)
-    substring = _substring(value["contains"], where) if "contains" in value else None
+    substring = None
+    if "contains" in value:
+        if not isinstance(value["contains"], str) or not value["contains"]:
+            raise InvalidInput(
+                f"{where}: 'contains' takes a string with at least one character; "
+                'a list that has another value is found by {"field": value}'
+            )
+        substring = caseless(value["contains"])
     if among is not None:
         among = tuple(element for element in among if all(_is_within(element, *bound) for bound in bounds))
         if substring is not None:
             among = tuple((kind, text) for kind, text in among if kind == "string" and substring in caseless(str(text)))
         bounds, substring = (), None
     return FieldTests(among, bounds, substring, differs_from, exists)
-
-
-def _substring(operand: object, where: str) -> str:
-    if not isinstance(operand, str) or not operand:
-        raise InvalidInput(
-            f"{where}: 'contains' takes a string with at least one character; "
-            'a list that has another value is found by {"field": value}'
-        )
-    return caseless(operand)
 
 
 def _bounds(given: Mapping[str, object], where: str) -> tuple[tuple[str, Scalar], ...]:

@@ -5,7 +5,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -228,18 +227,6 @@ class IndexMaintenance:
         return index
 
 
-@dataclass(frozen=True)
-class HeldIndex:
-    """An index that does not change meanwhile, and its revision; None: another process may advance the store."""
-
-    index: VectorIndex
-    revision: int | None
-
-    def is_at(self, revision: int) -> bool:
-        """Whether it has the changes up to a revision, and no more."""
-        return self.revision in {None, revision}
-
-
 class LiveIndex:
     """The index of one collection, and the revision it is at."""
 
@@ -270,10 +257,14 @@ class LiveIndex:
         self.resume()
 
     @contextmanager
-    def held(self) -> Iterator[HeldIndex]:
+    def held(self) -> Iterator[VectorIndex]:
         """Lend the index to search in; changes wait until the block ends."""
         with self._in_step.shared():
-            yield HeldIndex(self.now, self._revision)
+            yield self.now
+
+    def is_at(self, revision: int) -> bool:
+        """Whether the index has the changes up to a revision, and no more, as far as this process knows."""
+        return self._revision in {None, revision}
 
     def follow(self, revision: int, removed: Sequence[int], addition: Addition | None = None) -> None:
         """Apply a durable change of the store. If that fails, the index is reloaded and not saved."""
@@ -325,7 +316,11 @@ class LiveIndex:
                 if self._is_closing:
                     return False
                 if self._is_behind:
-                    self._reload()
+                    with self.writing:
+                        index = self._maintenance.load()
+                        with self._in_step.exclusive():
+                            self.now = index
+                        self._is_behind = False
                 elif self._maintenance.is_outgrown(self.now):
                     self._replace()
                 elif self._maintenance.is_stale(self.now):
@@ -338,13 +333,6 @@ class LiveIndex:
             except Exception:  # keep serving the current index
                 logger.exception("index not built")
             return self._is_behind
-
-    def _reload(self) -> None:
-        with self.writing:
-            index = self._maintenance.load()
-            with self._in_step.exclusive():
-                self.now = index
-            self._is_behind = False
 
     def _replace(self) -> None:
         index, revision = self._maintenance.build(lambda: self._is_closing, self._check_memory)

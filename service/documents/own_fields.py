@@ -93,7 +93,10 @@ class OwnFields:
         Raises: InvalidInput: all its fields are empty, one is an object, or the text is too long.
         """
         top = _by_spelling(document)
-        values = {path: _joined(path, _values_at(top, path) or []) for path in self.paths}
+        values = {
+            path: ", ".join(text for value in _values_at(top, path) or [] if (text := _spelled(path, value)))
+            for path in self.paths
+        }
         if not any(value.strip() for value in values.values()):
             names = [name for name in document if name != "id"]
             others = [name for name in names[:SHOWN_FIELDS] if comparable(name) not in self.paths]
@@ -168,10 +171,6 @@ def _values_at(fields: Mapping[str, Any], path: str) -> Values | None:
         if any(value is not None for value in values):
             return [element for value in values for element in value or []]
     return None
-
-
-def _joined(path: str, values: Values) -> str:
-    return ", ".join(text for value in values if (text := _spelled(path, value)))
 
 
 def _spelled(path: str, value: object) -> str:

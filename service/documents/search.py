@@ -1,4 +1,4 @@
-"""Searches: filter, nearest vectors, keywords, fusion, documents, best passages; and counts of facets.
+"""Searches: filter, nearest vectors, keywords, fusion, documents, best passages.
 
 A document's score is its best passage's. Scores are fused, not ranks: shared words move a cosine part of the way to 1
 (`hybrid_score`), the further the rarer they are and the more of the query they make up (`KeywordHits.evidence`): codes
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from service.documents.arrangement import Ranked, first_of_groups, groups_of, in_order, of_enough_groups
 from service.documents.document import Rows, Span, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Condition, Facet, both, to_condition
+from service.documents.filters import Condition, both, to_condition
 from service.documents.interface import DEFAULTS, Match, Matches, Passage, Preference, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
 from service.documents.keywords.terms import occurring
@@ -76,6 +76,18 @@ class Candidates:
     def rows(self) -> list[int]:
         """The rows of both, some twice."""
         return [row for _, row in (*self.best, *self.preferred)]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is shown of documents, by row; those that are gone have nothing."""
+
+    documents: Mapping[int, StoredDocument]
+    vectors: Mapping[int, Vectors]
+    passages: Mapping[int, Passage]
+
+
+ReadContents = Callable[[Sequence[Hit], KeywordHits], Contents]
 
 
 @dataclass(frozen=True)
@@ -136,9 +148,9 @@ class Search:
                 selected = self._filter(snapshot)
                 if query.prefer is not None:
                     self._prefer(snapshot, query.prefer)  # before the index is locked
-                with self._live.held() as held:
-                    is_in_step = held.is_at(snapshot.revision)
-                    dense = self._nearest(snapshot, held.index, query, selected) if is_in_step else None
+                with self._live.held() as index:
+                    is_in_step = self._live.is_at(snapshot.revision)
+                    dense = self._nearest(snapshot, index, query, selected) if is_in_step else None
                 if is_in_step:
                     return self._matches(snapshot, query, dense)
             time.sleep(RETRY_S)
@@ -148,11 +160,11 @@ class Search:
         """Make the searches while no change can reach the index."""
         until = time.monotonic() + LONGEST_CHANGE_S
         while time.monotonic() < until:
-            with self._live.held() as held, self._store.snapshot(self._deadline) as snapshot:
-                if held.is_at(snapshot.revision):
+            with self._live.held() as index, self._store.snapshot(self._deadline) as snapshot:
+                if self._live.is_at(snapshot.revision):
                     selected = self._filter(snapshot)
                     return [
-                        self._matches(snapshot, query, self._nearest(snapshot, held.index, query, selected))
+                        self._matches(snapshot, query, self._nearest(snapshot, index, query, selected))
                         for query in queries
                     ]
             time.sleep(RETRY_S)
@@ -191,71 +203,35 @@ class Search:
 
         among = [selected] if query.prefer is None else [selected, self._prefer(snapshot, query.prefer).passages]
         is_deep = query.words is not None or self._options.compared > 0
-        return candidates_of(snapshot, best, among, self._options, wanted=self._depth if is_deep else self._top_k)
-
-    def _with_words(self, snapshot: Snapshot, query: Query, by_words: KeywordHits) -> Candidates:
-        """Return the best documents by keywords."""
-
-        def best(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
-            return best_of(snapshot, by_words.rows[among], by_words.scores[among], depth)
-
-        among = [np.ones(len(by_words.rows), np.bool_)]
-        if query.prefer is not None:
-            among.append(np.isin(by_words.rows, self._prefer(snapshot, query.prefer).rows))
-        wanted = self._top_k if query.vector_D is None else self._depth
+        wanted = max(self._top_k, DEPTH) if is_deep else self._top_k
         return candidates_of(snapshot, best, among, self._options, wanted=wanted)
 
-    @property
-    def _depth(self) -> int:
-        """The number of results of each kind that are fused."""
-        return max(self._top_k, DEPTH)
-
     def _matches(self, snapshot: Snapshot, query: Query, dense: Candidates | None) -> Matches:
-        """Add what the keywords find, fuse both, arrange the results, and read what is wanted of the page."""
+        """Add what the keywords find, and read what is wanted of the page."""
         self._forget_other_state(snapshot)
-        if is_filter_alone(query):
-            rows, total = page_in_order(snapshot, self._condition, self._options, top_k=self._top_k)
-            matches = Matches(self._read(snapshot, [Hit(0.0, row) for row in rows], query, NO_WORDS))
-            matches.total = total
-            return matches
-        by_words = (
-            None if query.words is None else snapshot.with_keywords(query.words, self._condition, typing=query.typing)
-        )
-        if by_words is None:
-            dense = dense or Candidates(())
-            hits = [Hit(score, row, dense_rank=rank, cosine=score) for rank, (score, row) in enumerate(dense.best, 1)]
-            hits += [Hit(score, row, cosine=score) for score, row in dense.preferred]
-        else:
-            with_words = self._with_words(snapshot, query, by_words)
-            vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
-            hits = fuse(dense, with_words, by_words, partial(exact_cosines, snapshot, vector_D=vector_D))
-        preferred = np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows
-        page = arranged(snapshot, hits, self._options, top_k=self._top_k, prefer=query.prefer, preferred=preferred)
-        if by_words is None or dense is not None:
-            matches = Matches(self._read(snapshot, page, query, by_words or NO_WORDS))
-            if hits and self._options.compared:
-                best = best_hit(snapshot, hits, page, self._options, prefer=query.prefer, preferred=preferred)
-                matches.evidence = self._evidence(snapshot, query, hits, best)
-            return matches
-        found = by_words.of_score(self._options.min_score)
-        return counted(self._read(snapshot, page, query, by_words, found), snapshot, found, by_words, self._options)
 
-    def _evidence(self, snapshot: Snapshot, query: Query, hits: Sequence[Hit], best: Hit) -> Evidence:
         def text_of(row: int) -> str:
             if row in self._documents and self._options.text:
                 return self._documents[row].text
             with closing(snapshot.fetch([row], metadata=False)) as documents:
                 return next((document.text for document, _ in documents), "")
 
-        vectors_of = snapshot.vectors_of_documents
-        return evidence(query, hits, best, compared=self._options.compared, text_of=text_of, vectors_of=vectors_of)
+        results = Results(
+            snapshot, query, self._options, self._top_k, self._condition, partial(self._read, snapshot, query)
+        )
+        if is_filter_alone(query):
+            return results.in_order()
+        return results.fused(
+            dense,
+            None if query.words is None else snapshot.with_keywords(query.words, self._condition, typing=query.typing),
+            preferred=np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows,
+            cosines_of=partial(exact_cosines, snapshot),
+            text_of=text_of,
+            vectors_of=snapshot.vectors_of_documents,
+        )
 
-    def _read(
-        self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, by_words: KeywordHits, found: Rows | None = None
-    ) -> list[Match]:
-        """Read the documents of hits. Rows that the store lacks, after a failed change of the index, are left out.
-
-        found: what groups are counted in; None: all that match.
+    def _read(self, snapshot: Snapshot, query: Query, hits: Sequence[Hit], by_words: KeywordHits) -> Contents:
+        """Read the documents of hits. The store may lack rows after a failed change of the index.
 
         Raises: InvalidInput: the documents have too many characters.
         """
@@ -274,25 +250,7 @@ class Search:
         known = [hit for hit in hits if hit.row in self._documents]
         with_passage = options.text and options.passage and not is_filter_alone(query)
         passages = self._passages(snapshot, known, query, by_words.terms) if with_passage else {}
-        groups = {}
-        if options.group_by is not None:
-            rows = [hit.row for hit in known]
-            groups = groups_of(snapshot, options.group_by, rows, condition=self._condition, found=found)
-        return [
-            Match(
-                None if is_filter_alone(query) else hit.score,
-                self._documents[hit.row],
-                hit.dense_rank,
-                hit.keywords_rank,
-                passages.get(hit.row),
-                self._vectors.get(hit.row),
-                groups.get(hit.row),
-                hit.preference,
-                by_words.weights if options.words else None,
-                hit.row,
-            )
-            for hit in known
-        ]
+        return Contents(self._documents, self._vectors, passages)
 
     def _passages(
         self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, terms: Mapping[str, bool]
@@ -321,6 +279,111 @@ class Search:
             self._preferred = {}
 
 
+@dataclass(frozen=True)
+class Results:
+    """The results of one query on either engine: fuses what was found, arranges it, and reads what is wanted of a page.
+
+    reader: of the documents' fields.  condition: of the filter; None: `reader` has what matches alone.
+    read: gives the contents of hits.
+    """
+
+    reader: FieldReader
+    query: Query
+    options: ResultOptions
+    top_k: int
+    condition: Condition | None
+    read: ReadContents
+
+    def in_order(self) -> Matches:
+        """Return the page of all documents that match the filter, in order, ties by id."""
+        rows = self.reader.by_id(self.condition)
+        rows = rows[in_order(self.reader, self.options.sort, rows)]
+        if self.options.group_by is not None:
+            rows = rows[first_of_groups(self.reader, self.options.group_by, rows)]
+        page = page_of(rows[: self.top_k].tolist(), self.options)
+        matches = self._matches([Hit(0.0, row) for row in page], NO_WORDS, None)
+        matches.total = len(rows)
+        return matches
+
+    def fused(
+        self,
+        dense: Candidates | None,
+        by_words: KeywordHits | None,
+        *,
+        preferred: Rows,
+        cosines_of: Callable[[Collection[int], Vectors], tuple[Rows, Vectors]],
+        text_of: Callable[[int], str],
+        vectors_of: Callable[[Sequence[int]], tuple[Rows, Vectors]],
+    ) -> Matches:
+        """Return the page of what vectors and keywords found.
+
+        Args: dense, by_words: None: the query has no vector, or no words.  preferred: documents that it prefers.
+              cosines_of: gives the rows that exist, with the cosine of each one's best passage with a vector.
+              text_of: of a document.  vectors_of: gives the passages of documents, each with its document's row.
+        """
+        query, options, found = self.query, self.options, None
+        if by_words is None:
+            ranked = dense or Candidates(())
+            hits = [Hit(score, row, dense_rank=rank, cosine=score) for rank, (score, row) in enumerate(ranked.best, 1)]
+            hits += [Hit(score, row, cosine=score) for score, row in ranked.preferred]
+        else:
+            vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
+            words = self._with_words(
+                by_words, preferred, wanted=self.top_k if dense is None else max(self.top_k, DEPTH)
+            )
+            hits = fuse(dense, words, by_words, lambda rows: cosines_of(rows, vector_D))
+            if dense is None:
+                found = by_words.of_score(options.min_score)
+        arrange = partial(arranged, self.reader, hits, prefer=query.prefer, preferred=preferred)
+        page = arrange(options, top_k=self.top_k)
+        matches = self._matches(page, by_words or NO_WORDS, found)
+        if by_words is not None and found is not None:
+            groups = None if options.group_by is None else first_of_groups(self.reader, options.group_by, found)
+            matches.total, matches.is_counted = len(found if groups is None else groups), by_words.is_complete
+        elif hits and options.compared:
+            is_best_first = page and not options.offset and not options.sort
+            best = page[0] if is_best_first else arrange(DEFAULTS, top_k=1)[0]  # whatever the options leave out
+            matches.evidence = evidence(
+                query, hits, best, compared=options.compared, text_of=text_of, vectors_of=vectors_of
+            )
+        return matches
+
+    def _with_words(self, by_words: KeywordHits, preferred: Rows, *, wanted: int) -> Candidates:
+        """Return the best documents by keywords."""
+
+        def best(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
+            return best_of(self.reader, by_words.rows[among], by_words.scores[among], depth)
+
+        among = [np.ones(len(by_words.rows), np.bool_)]
+        if self.query.prefer is not None:
+            among.append(np.isin(by_words.rows, preferred))
+        return candidates_of(self.reader, best, among, self.options, wanted=wanted)
+
+    def _matches(self, page: Sequence[Hit], by_words: KeywordHits, found: Rows | None) -> Matches:
+        """Read the documents of hits. found: what groups are counted in; None: all that match."""
+        contents, options = self.read(page, by_words), self.options
+        known = [hit for hit in page if hit.row in contents.documents]
+        groups = {}
+        if options.group_by is not None:
+            rows = [hit.row for hit in known]
+            groups = groups_of(self.reader, options.group_by, rows, condition=self.condition, found=found)
+        return Matches(
+            Match(
+                None if is_filter_alone(self.query) else hit.score,
+                contents.documents[hit.row],
+                hit.dense_rank,
+                hit.keywords_rank,
+                contents.passages.get(hit.row),
+                contents.vectors.get(hit.row),
+                groups.get(hit.row),
+                hit.preference,
+                by_words.weights if options.words else None,
+                hit.row,
+            )
+            for hit in known
+        )
+
+
 def candidates_of(
     reader: FieldReader, best: Callable[..., Ranked], among: Sequence[T], options: ResultOptions, *, wanted: int
 ) -> Candidates:
@@ -332,19 +395,6 @@ def candidates_of(
     if field is None:
         return Candidates(*(best(wanted, which) for which in among))
     return Candidates(*(of_enough_groups(reader, field, partial(best, among=which), wanted=wanted) for which in among))
-
-
-def counted(
-    found: Sequence[Match], reader: FieldReader, rows: Rows, by_words: KeywordHits, options: ResultOptions
-) -> Matches:
-    """Return the results of a search by words alone, with how many documents, or groups, all pages have.
-
-    rows: of all documents that were found.
-    """
-    matches = Matches(found)
-    matches.total = len(rows) if options.group_by is None else len(first_of_groups(reader, options.group_by, rows))
-    matches.is_counted = by_words.is_complete
-    return matches
 
 
 def arranged(
@@ -373,21 +423,6 @@ def arranged(
     if options.sort:
         rows = rows[in_order(reader, options.sort, rows)]
     return [kept[row] for row in page_of(rows.tolist(), options)]
-
-
-def best_hit(
-    reader: FieldReader,
-    hits: Sequence[Hit],
-    page: Sequence[Hit],
-    options: ResultOptions,
-    *,
-    prefer: Preference | None,
-    preferred: Rows,
-) -> Hit:
-    """Return the best of some hits, whatever the options leave out or sort. page: what `arranged` made of them."""
-    if page and not options.offset and not options.sort:
-        return page[0]
-    return arranged(reader, hits, DEFAULTS, top_k=1, prefer=prefer, preferred=preferred)[0]
 
 
 def evidence(
@@ -421,17 +456,6 @@ def evidence(
     )
 
 
-def page_in_order(
-    reader: FieldReader, condition: Condition | None, options: ResultOptions, *, top_k: int
-) -> tuple[Sequence[int], int]:
-    """Return the page of all documents that match a filter, in order, ties by id; and how many all pages have."""
-    rows = reader.by_id(condition)
-    rows = rows[in_order(reader, options.sort, rows)]
-    if options.group_by is not None:
-        rows = rows[first_of_groups(reader, options.group_by, rows)]
-    return page_of(rows[:top_k].tolist(), options), len(rows)
-
-
 def is_filter_alone(query: Query) -> bool:
     """Return whether a query asks for all documents that match the filter, which have no score."""
     return query.vector_D is None and query.words is None
@@ -452,18 +476,6 @@ def check_chars(chars: int, options: ResultOptions) -> None:
         raise InvalidInput(
             f"the documents found have more than {options.max_chars} characters together; {options.way_out}"
         )
-
-
-def count_facets(
-    snapshot: Snapshot, fields: Sequence[str], *, most_values: int, filter_: Mapping[str, object] | None
-) -> tuple[int, dict[str, Facet]]:
-    """Count the documents that match a filter, also by each field's values.
-
-    Raises: InvalidInput: the filter is malformed, or counting takes too long.
-    """
-    condition = to_condition(filter_) if filter_ else None
-    count = snapshot.count() if condition is None else len(snapshot.matching(condition))
-    return count, {field: snapshot.facet(field, most_values=most_values, condition=condition) for field in fields}
 
 
 def nearest(

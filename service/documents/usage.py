@@ -4,17 +4,16 @@ P passages, D dims
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from service.documents.collections import Collections
-from service.documents.document import Document, StoredDocument, Vectors, bytes_of
+from service.documents.collections import NO_VERSIONS, Collections, Versions
+from service.documents.document import Document, Vectors, bytes_of
 from service.documents.interface import DocumentIndex, MetadataChange
-from service.documents.own_fields import OwnFields
 from service.errors import NotFound, StorageFull
 from service.keys import Grant, Quota
 
@@ -44,7 +43,7 @@ class Usage:
         """
         stored = self._collections.documents_of(name, [document.id for document in documents])
         new_bytes = sum(map(bytes_of, documents)) - sum(map(bytes_of, stored.values()))
-        self._room_of(grant).check(len(documents) - len(stored), new_bytes)
+        self._room_of(grant)(len(documents) - len(stored), new_bytes)
         return new_bytes
 
     def put(
@@ -53,26 +52,24 @@ class Usage:
         name: str,
         documents: Sequence[Document],
         vectors_PD: Vectors,
-        *,
-        own_fields: OwnFields | None = None,
-        replaced: StoredDocument | None = None,
+        versions: Versions = NO_VERSIONS,
     ) -> int:
         """As `Collections.put`, within the grant's quota. Raises: StorageFull, and what that does."""
         new_bytes = self.check(grant, name, documents)
-        revision = self._collections.put(name, documents, vectors_PD, own_fields=own_fields, replaced=replaced)
+        revision = self._collections.put(name, documents, vectors_PD, versions)
         self._follow(grant, name, new_bytes)
         return revision
 
     def update_metadata(self, grant: Grant, name: str, id_: str, change: MetadataChange) -> int | None:
         """As `DocumentIndex.update_metadata`, within the grant's quota. Raises: StorageFull, and what that does."""
-        room, new_bytes = self._room_of(grant), 0  # counted before the change begins
+        check_room, new_bytes = self._room_of(grant), 0  # counted before the change begins
 
         def checked(before: dict[str, Any]) -> Mapping[str, Any]:
             nonlocal new_bytes
             size_bytes = len(orjson.dumps(before))  # `change` may change them in place
             after = change(before)
             new_bytes = len(orjson.dumps(after)) - size_bytes
-            room.check(0, new_bytes)
+            check_room(0, new_bytes)
             return after
 
         revision = self._collections.of(name).update_metadata(id_, checked)
@@ -80,14 +77,25 @@ class Usage:
             self._follow(grant, name, new_bytes)
         return revision
 
-    def _room_of(self, grant: Grant) -> "_Room":
+    def _room_of(self, grant: Grant) -> Callable[[int, int], None]:
+        """Return what refuses so many new documents and bytes if they exceed the quota. Raises: StorageFull."""
         quota, held = grant.quota or Quota(), {"documents": 0, "bytes": 0}
         for name, index in self._collections.named().items():
             if grant.may_write(name):
                 with suppress(NotFound):  # it was dropped meanwhile
                     held["documents"] += len(index) if quota.max_documents is not None else 0
                     held["bytes"] += self._bytes_of(name, index) if quota.max_bytes is not None else 0
-        return _Room(held, {"documents": quota.max_documents, "bytes": quota.max_bytes})
+
+        def check(new_documents: int, new_bytes: int) -> None:
+            wanted = (("documents", new_documents, quota.max_documents), ("bytes", new_bytes, quota.max_bytes))
+            for what, new, most in wanted:
+                if most is not None and new > 0 and held[what] + new > most:
+                    raise StorageFull(
+                        f"the collections that this key writes would hold {held[what] + new} {what}; its limit is "
+                        f"{most} ({what}= in CROSSLET_API_KEYS): delete documents, or ask for a larger limit"
+                    )
+
+        return check
 
     def _bytes_of(self, name: str, index: DocumentIndex) -> int:
         """Return the bytes of a collection; counted anew if it has changed since, or may have."""
@@ -106,20 +114,3 @@ class Usage:
         if (known := self._counted.get(name)) is not None:
             change = self._collections.of(name).last_change
             self._counted[name] = _Counted(known.size_bytes + new_bytes, change, known.at)
-
-
-@dataclass(frozen=True)
-class _Room:
-    """What collections hold, and may hold at most, by what is counted."""
-
-    held: Mapping[str, int]
-    most: Mapping[str, int | None]
-
-    def check(self, new_documents: int, new_bytes: int) -> None:
-        for what, new in (("documents", new_documents), ("bytes", new_bytes)):
-            held, most = self.held[what] + new, self.most[what]
-            if most is not None and new > 0 and held > most:
-                raise StorageFull(
-                    f"the collections that this key writes would hold {held} {what}; its limit is {most} "
-                    f"({what}= in CROSSLET_API_KEYS): delete documents, or ask for a larger limit"
-                )

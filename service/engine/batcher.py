@@ -41,7 +41,6 @@ class Batcher:
         self._turns: OrderedDict[Job, dict[Work, Prepared]] = OrderedDict()  # `_waiting` by request, next first
 
     def __len__(self) -> int:
-        """Return the number of texts that are ready for a pass."""
         return len(self._waiting)
 
     def has_room(self, work: Work) -> bool:

@@ -51,7 +51,10 @@ class VectorCache:
         key = self._key(text)
         with self._lock:
             value = self._values.get(key)
-            encoded = None if value is None else _unpacked(value)
+            encoded = None
+            if value is not None:
+                vector_D = np.frombuffer(value, np.float32, offset=HEADER.size)
+                encoded = Encoded(vector_D, *HEADER.unpack_from(value))
             if encoded is None or (encoded.truncated and not truncate):
                 self.misses += 1
                 return None
@@ -79,8 +82,3 @@ class VectorCache:
         # The prefix tells texts from lists of token ids.
         content = b"t" + text.encode("utf-8", "surrogatepass") if isinstance(text, str) else f"i{text}".encode()
         return hashlib.blake2b(content, digest_size=KEY_BYTES, key=self._salt).digest()
-
-
-def _unpacked(value: bytes) -> Encoded:
-    tokens, full_length = HEADER.unpack_from(value)
-    return Encoded(np.frombuffer(value, np.float32, offset=HEADER.size), tokens, full_length)

@@ -158,6 +158,7 @@ class Job:
         for given, result in zip(self.texts, self.results, strict=True):
             if result is not None:
                 (pairs if isinstance(given, PairInput) else texts).append(result)
+        queued = [] if self.started_at is None else [Stage("queue", self.admitted_at, self.started_at)]
         return EncodedBatch(
             embeddings=np.array([text.vector for text in texts]),
             scores_P1=np.array([pair.vector for pair in pairs]),
@@ -169,12 +170,8 @@ class Job:
             inference_s=self.inference_s,
             failed=dict(sorted(self.failed.items())),
             is_query_cut=any(pair.query_cut for pair in pairs),
-            stages=() if self.stages is None else self._all_stages(self.stages),
+            stages=() if self.stages is None else [*queued, *self.stages],
         )
-
-    def _all_stages(self, noted: Sequence[Stage]) -> list[Stage]:
-        queued = [] if self.started_at is None else [Stage("queue", self.admitted_at, self.started_at)]
-        return [*queued, *noted]
 
 
 class FairQueue:

@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, PositiveInt, TypeAdapter, ValidationErro
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
 from service.model.confidence import DENSE, HYBRID, ConfidenceModel
 from service.model.onnx_file import external_files
-from service.process.files import LFS_POINTER, is_lfs_pointer
+from service.process.files import LFS_POINTER, is_lfs_pointer, sha256_of
 
 SCHEMA_VERSION: Final = 1
 LFS_WAY_OUT = "is a Git LFS pointer, not the file itself: run `git lfs pull` in its repository"
@@ -167,12 +167,6 @@ class PairParityPack(_Pack):
     pairs: tuple[tuple[str, str], ...]
     input_ids: tuple[tuple[int, ...], ...]
     scores: tuple[float, ...]
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file in hex, reading it in chunks."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fingerprint_of(

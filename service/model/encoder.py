@@ -79,7 +79,7 @@ class Encoder:
         self.manifest = manifest
         self.shares_passes = False
         self.mixes_lengths = False  # whether texts of different lengths share passes
-        self.prompts = Prompts.of(manifest)
+        self.prompts = Prompts(manifest.prompts, manifest.default_prompt_name)
         self.spaces = spaces or Spaces()
         self._tokenizer = tokenizer
         self._session = session

@@ -6,10 +6,8 @@ is not empty wins.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 from service.errors import InvalidInput
-from service.model.artifact import Manifest
 from service.model.tokenizer import stripped
 
 QUERY = ("query",)
@@ -26,11 +24,6 @@ class Prompts:
 
     texts: Mapping[str, str]
     default_name: str | None = None
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Self:
-        """Return the prompts of an artifact."""
-        return cls(manifest.prompts, manifest.default_prompt_name)
 
     @property
     def default(self) -> str:

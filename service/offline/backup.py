@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from service.documents.store.backup import back_up
-from service.documents.store.connections import REVISION_SUFFIX, RevisionFile
+from service.documents.store.connections import REVISION_SUFFIX, RevisionFile, beside
 from service.documents.store.locking import lock_for_this_process
 from service.documents.store.schema_check import LARGEST_RESTORED, check_numbers
 from service.errors import StartError, StoreError
@@ -99,7 +99,7 @@ def restore(
         if store.exists() and not force:
             raise StartError(f"there is a document store {store} already; replace it with --force")
         # Without a log, open it as immutable: otherwise SQLite would leave an empty log beside it.
-        back_up(backup, copy, mode="ro" if _beside(backup, "-wal").exists() else "ro&immutable=1")
+        back_up(backup, copy, mode="ro" if beside(backup, "-wal").exists() else "ro&immutable=1")
         with open_store_file(copy, named=backup) as file:
             check_numbers(backup, file.connection, largest=LARGEST_RESTORED)
             faults = verify(file, advance=advance)
@@ -168,8 +168,4 @@ def _remove_log(store: Path) -> None:
             if exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise StoreError(f"another process reads document store {store}; run this again once it ends") from exc
     for suffix in ("-wal", "-shm", "-journal"):
-        _beside(store, suffix).unlink(missing_ok=True)
-
-
-def _beside(file: Path, suffix: str) -> Path:
-    return file.with_name(f"{file.name}{suffix}")
+        beside(store, suffix).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.documents.collections import Collections
+from service.documents.collections import Collections, Versions
 from service.documents.document import Document, Span, StoredDocument
 from service.documents.ingest import Report
 from service.documents.interface import DocumentIndex, PageRequest
@@ -52,7 +52,7 @@ def copy(source: Collections, target: Collections, *, advance: Callable[[int], o
                     missing.append(replace(whole, is_truncated=document.id in truncated))
             if missing:
                 stacked = np.concatenate([vectors[document.id] for document in missing])
-                target.put(name, missing, stacked, own_fields=index.own_fields)
+                target.put(name, missing, stacked, Versions(index.own_fields))
             new += len(missing)
             advance(len(documents))
     return new

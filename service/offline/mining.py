@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.documents.document import unit_rows
 from service.documents.readers.jsonl import Lines
 from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import Engine
@@ -302,25 +303,19 @@ def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> Rows:
     leader_N = np.arange(len(vectors_ND))
     least = threshold - ROUNDING
     for start in range(0, len(vectors_ND), QUERY_ROWS):
-        query_QD = _unit(vectors_ND[start : start + QUERY_ROWS])
+        query_QD = unit_rows(vectors_ND[start : start + QUERY_ROWS].astype(np.float32))
         stop = start + len(query_QD)
         for first in range(0, start, PAIR_ROWS):  # earlier blocks: their leaders are final
             last = min(first + PAIR_ROWS, start)
             leading = first + np.flatnonzero(leader_N[first:last] == np.arange(first, last))
             if not len(leading):
                 continue
-            is_near = query_QD @ _unit(vectors_ND[leading]).T >= least
+            is_near = query_QD @ unit_rows(vectors_ND[leading].astype(np.float32)).T >= least
             is_led = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
             leader_N[start:stop][is_led] = leading[is_near[is_led].argmax(axis=1)]
         _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= least, start)
         advance(len(query_QD))
     return leader_N
-
-
-def _unit(vectors_ND: Halves) -> Floats:
-    wide_ND = vectors_ND.astype(np.float32)
-    unit_ND: Floats = wide_ND / np.maximum(np.linalg.norm(wide_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return unit_ND
 
 
 def _lead_within(leader_Q: Rows, is_near_QQ: npt.NDArray[np.bool_], start: int) -> None:

@@ -18,7 +18,7 @@ from service.documents.document import Document, Span, StoredDocument, Vectors
 from service.documents.ingest import Report
 from service.documents.names import where
 from service.documents.readers.records import Record
-from service.documents.store.connections import REVISION_SUFFIX, connect
+from service.documents.store.connections import REVISION_SUFFIX, beside, connect
 from service.documents.store.locking import lock_for_this_process
 from service.documents.store.schema import is_blank
 from service.documents.store.store import DocumentStore
@@ -93,12 +93,12 @@ class Reembedding:
         with open_alone(self._path) as old:
             self.copy(engine)
             old.disconnect()  # the last connection removes the log, which must not be left beside the new file
-            if _log_of(self._path).exists():
+            if beside(self._path, "-wal").exists():
                 raise StoreError(
                     f"another process reads document store {self._path}; {self._next} is ready: stop that process and "
                     "run the same command again"
                 )
-            if _log_of(self._next).exists():  # the next store is incomplete without it
+            if beside(self._next, "-wal").exists():  # the next store is incomplete without it
                 raise StoreError(
                     f"the log of {self._next} could not be merged into it: another process reads it, or the disk is "
                     f"full; document store {self._path} is unchanged: run the same command again"
@@ -162,7 +162,7 @@ class Reembedding:
                     return
             with lock_for_this_process(self._next):
                 self._next.unlink()
-                _log_of(self._next).unlink(missing_ok=True)
+                beside(self._next, "-wal").unlink(missing_ok=True)
         self._next.with_suffix(REVISION_SUFFIX).unlink(missing_ok=True)
 
 
@@ -198,10 +198,6 @@ class _StoreSink:
             transaction.upsert(documents, vectors_PD)
             transaction.commit()
             return transaction.revision
-
-
-def _log_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
 
 
 def _is_blank(path: Path) -> bool:

@@ -17,16 +17,15 @@ import orjson
 
 from service.documents.document import Span, named
 from service.documents.names import DEFAULT_NAME, where
-from service.documents.own_fields import OwnFields
-from service.documents.recalibration import Recalibration
 from service.documents.store.catalog import CollectionRow, listed, unknown
 from service.documents.store.connections import REPAIR, checksum, connect, read_mode
 from service.documents.store.locking import check_lone
-from service.documents.store.schema import DEFAULT, own_fields_of, recalibration_of
+from service.documents.store.schema import DEFAULT
 from service.documents.store.schema import facts as facts_of
 from service.documents.store.schema_check import check_numbers, check_schema
-from service.documents.store.store import DocumentStore
+from service.documents.store.store import CollectionSettings, DocumentStore
 from service.errors import StartError, StoreError
+from service.json_parsing import is_utf8
 from service.process.files import resolved
 
 OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
@@ -76,7 +75,7 @@ class StoredRow:
         )
 
 
-class StoreFile:
+class StoreFile(CollectionSettings):
     """The tables of one store, read-only, and the documents of one collection. Their contents are not trusted."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -120,21 +119,6 @@ class StoreFile:
     def passages(self) -> int:
         """Return the number of vectors."""
         return int(self._one(f"SELECT count(*) FROM passages WHERE {self._ours}"))  # noqa: S608
-
-    @property
-    def chunks(self) -> bool:
-        """Whether documents are split into passages where nothing else is said."""
-        return bool(self._one(f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {self._ours}"))  # noqa: S608
-
-    @property
-    def own_fields(self) -> OwnFields | None:
-        """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
-        return own_fields_of(self._one(f"SELECT settings FROM collections WHERE {self._ours}"))  # noqa: S608
-
-    @property
-    def recalibration(self) -> Recalibration | None:
-        """How the confidence of the collection's searches is changed; None: as the model says."""
-        return recalibration_of(self._one(f"SELECT settings FROM collections WHERE {self._ours}"))  # noqa: S608
 
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""
@@ -186,7 +170,7 @@ class StoreFile:
                 metadata=metadata,
                 revision=revision,
                 row=row,
-                is_text_sound=text_checksum == checksum(id_, text, metadata) and _are_utf8(id_, text),
+                is_text_sound=text_checksum == checksum(id_, text, metadata) and is_utf8(id_) and is_utf8(text),
                 passages=self._passages_of(row) if with_passages else (),
             )
 
@@ -205,15 +189,11 @@ class StoreFile:
     def _selected(self, truncated: bool) -> str:
         return f"{self._ours} AND is_truncated = 1" if truncated else self._ours
 
+    def _setting(self, column: str) -> Any:
+        return self._one(f"SELECT {column} FROM collections WHERE {self._ours}")  # noqa: S608
+
     def _one(self, query: str, *values: int) -> Any:
         return self.connection.execute(query, values).fetchone()[0]
-
-
-def _are_utf8(*texts: bytes) -> bool:
-    try:
-        return all(text.decode() is not None for text in texts)
-    except UnicodeDecodeError:
-        return False
 
 
 def check_there(path: Path) -> None:

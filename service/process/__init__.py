@@ -1,4 +1,4 @@
-"""The process and its machine: memory, cores, descriptors, streams, logs.
+"""The process and its machine: memory, cores, descriptors, logs.
 
 Imports only `service.errors`.
 """

@@ -1,5 +1,6 @@
 """Files on the disk."""
 
+import hashlib
 import os
 import secrets
 import sys
@@ -28,6 +29,12 @@ def is_lfs_pointer(path: Path) -> bool:
     """
     with path.open("rb") as file:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hex, reading it in chunks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def resolved(path: Path) -> Path:

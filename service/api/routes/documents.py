@@ -33,6 +33,7 @@ from service.api.schemas.documents import (
     document_in,
 )
 from service.api.uploads import Upload
+from service.documents.collections import Versions
 from service.documents.document import Document, StoredDocument
 from service.documents.filters import comparable
 from service.documents.interface import PageRequest
@@ -94,7 +95,7 @@ async def put_documents(
     _check_ids_differ(given)
     documents = [Document(document.id, document.text, document.metadata) for document in given]
     documents = await split_documents(documents, embedder, runtime, chunk=body.chunk)
-    written = await write_documents(documents, own_fields, embedder=embedder, runtime=runtime)
+    written = await write_documents(documents, Versions(own_fields), embedder=embedder, runtime=runtime)
     answer: dict[str, object] = {"upserted": written.stored, "revision": written.revision}
     if written.truncated:
         answer["truncated"] = written.truncated

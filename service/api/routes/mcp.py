@@ -59,6 +59,5 @@ class _Exchange(Response):
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; stop if the client leaves."""
         manager: StreamableHTTPSessionManager = self._request.app.state.mcp
         await while_connected(self._request, manager.handle_request(scope, receive, send))

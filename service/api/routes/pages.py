@@ -105,18 +105,12 @@ async def page_file(name: str, request: Request) -> Response:
 
 
 def _filled_in(page: bytes, runtime: Runtime) -> bytes:
-    """Fill in what depends on the service: where its paths begin, and the modes of a search."""
-    root_path = runtime.settings.root_path
+    """Fill in what depends on the service: where its paths begin, and the modes of a search, the default first."""
+    root_path, own = runtime.settings.root_path, runtime.default_mode
     # Without a prefix, paths are relative: a proxy may add one that is not set.
     base = f"{root_path}/" if root_path else "./"
-    return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(search_modes(runtime)).encode())
-
-
-def search_modes(runtime: Runtime) -> list[Mode]:
-    """Return the modes that a search may name, the default first."""
-    own = runtime.default_mode
-    more: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.collections.has_keywords]
-    return [own, *more]
+    modes = [own, *(mode for mode in get_args(Mode) if mode != own and runtime.collections.has_keywords)]
+    return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(modes).encode())
 
 
 def _file(request: Request, content: bytes, media_type: str) -> Response:

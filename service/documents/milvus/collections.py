@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from service.documents.collections import Collections
-from service.documents.document import Document, StoredDocument, Vectors
+from service.documents.collections import NO_VERSIONS, Collections, Versions
+from service.documents.document import Document, Vectors
 from service.documents.interface import DocumentIndex
 from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.connection import MilvusConnection
@@ -41,7 +41,7 @@ class MilvusCollections(Collections):
         try:
             if create and name != DEFAULT_NAME and self._find(name) is None:
                 self._check_new(name)
-            index.open(create=create)
+            index.table.open(create=create)
         except NotFound as exc:
             where = f"Milvus at {self._connection.shown} has no collection {self._name(name)}"
             raise StartError(f"{where} of the model (CROSSLET_MODEL)") from exc
@@ -76,7 +76,7 @@ class MilvusCollections(Collections):
     def close(self) -> None:
         """Close the connection, which all have."""
         for index in self._indexes.values():
-            index.forget()
+            index.keywords.close()
         self._connection.close()
 
     def named(self) -> dict[str, DocumentIndex]:
@@ -99,7 +99,7 @@ class MilvusCollections(Collections):
         check_name(name)
         if len(self._indexes) > self._max_collections:  # a client may ask for any number of names
             for other, index in list(self._indexes.items()):
-                if not index.is_open:
+                if not index.table.is_open:
                     self._indexes.pop(other, None)
         return self._indexes.setdefault(name, MilvusIndex(self._table(name), self._configurations))
 
@@ -108,19 +108,13 @@ class MilvusCollections(Collections):
         return self.of(name).own_fields
 
     def put(
-        self,
-        name: str,
-        documents: Sequence[Document],
-        vectors_PD: Vectors,
-        *,
-        own_fields: OwnFields | None = None,
-        replaced: StoredDocument | None = None,
+        self, name: str, documents: Sequence[Document], vectors_PD: Vectors, versions: Versions = NO_VERSIONS
     ) -> int:
         """Put documents into a collection, which is made if there is none, and stays: others may have put some, too."""
         if self._find(name) is None:
             self._make(name)
-        with nullcontext() if replaced is None else self.of(name).changing(replaced.id):
-            self._check_unchanged(name, own_fields, replaced)
+        with nullcontext() if versions.replaced is None else self.of(name).changing(versions.replaced.id):
+            self._check_unchanged(name, versions)
             return self.of(name).put(documents, vectors_PD)
 
     def count(self) -> float:
@@ -151,14 +145,14 @@ class MilvusCollections(Collections):
 
     def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         self._check_new(name)
-        self.of(name).open(create=True)
+        self.of(name).table.open(create=True)
         self.of(name).configure(own_fields)
 
     def _drop(self, name: str) -> None:
         self._configurations.set(self._name(name), None, None)
         self._connection.drop(self._name(name))
         if (index := self._indexes.pop(name, None)) is not None:
-            index.forget()
+            index.keywords.close()
 
     def _table(self, name: str) -> MilvusTable:
         return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)

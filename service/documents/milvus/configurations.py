@@ -15,8 +15,9 @@ import orjson
 from service.documents.milvus.connection import BOUNDED, STALENESS_MS, STRONG, MilvusConnection
 from service.documents.milvus.rows import MAX_ROWS
 from service.documents.own_fields import OwnFields
-from service.documents.recalibration import RECALIBRATION, Recalibration
-from service.errors import IndexUnavailable, InvalidInput
+from service.documents.recalibration import Recalibration
+from service.documents.store.schema import own_fields_of, recalibration_of
+from service.errors import InvalidInput
 
 MAX_NAME = 255  # Milvus' longest name of a collection
 MAX_BYTES = 65_535
@@ -60,7 +61,7 @@ class Configurations:
                 limit=MAX_ROWS,
                 consistency_level=consistency,
             )
-        self._known = {row["collection"]: _parsed(row["text"]) for row in rows}
+        self._known = {row["collection"]: (own_fields_of(row["text"]), recalibration_of(row["text"])) for row in rows}
         self._read_at = now
 
     def set(self, collection: str, own_fields: OwnFields | None, recalibration: Recalibration | None) -> None:
@@ -84,23 +85,11 @@ class Configurations:
         self._read_at = -math.inf
 
     def _make(self) -> None:
-        call, client, kinds = self._connection.call, self._connection.client, self._connection.pymilvus.DataType
+        kinds = self._connection.pymilvus.DataType
         schema = self._connection.pymilvus.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("collection", kinds.VARCHAR, is_primary=True, max_length=MAX_NAME)
         schema.add_field("text", kinds.VARCHAR, max_length=MAX_BYTES)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=len(NO_VECTOR))
-        indexes = client.prepare_index_params()
+        indexes = self._connection.client.prepare_index_params()
         indexes.add_index("vector", index_type="FLAT", metric_type="IP")
-        try:
-            call(
-                client.create_collection, self._name, schema=schema, index_params=indexes, consistency_level=STRONG
-            )  # and loads it
-        except IndexUnavailable:
-            if not self._connection.exists(self._name):
-                raise  # otherwise another service was faster
-
-
-def _parsed(text: str) -> tuple[OwnFields | None, Recalibration | None]:
-    facts = orjson.loads(text)
-    own_fields = OwnFields.parsed(facts["text"], facts["fields"]) if "text" in facts else None
-    return own_fields, RECALIBRATION.validate_python(facts.get("confidence"))
+        self._connection.create(self._name, schema, index_params=indexes)

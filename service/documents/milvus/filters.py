@@ -197,10 +197,14 @@ def _any_of(tokens: Sequence[str]) -> str:
 
 
 def _token(key: str, kind: str = "", value: SqlValue | None = None) -> str:
-    """Return the digest of a fact. It begins with a letter: a digit could be taken for a position in a JSON path."""
     parts = [kind, key]
     if value is not None:
         parts.append(value if isinstance(value, str) else _sortable(value))
+    return digest_of(*parts)
+
+
+def digest_of(*parts: str) -> str:
+    """Return a digest of texts. It begins with a letter: a digit could be taken for a position in a JSON path."""
     digest = hashlib.blake2b(digest_size=16)
     for part in map(str.encode, parts):
         digest.update(struct.pack(">Q", len(part)) + part)

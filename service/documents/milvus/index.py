@@ -25,7 +25,6 @@ from service.documents.interface import (
     ResultOptions,
 )
 from service.documents.milvus.configurations import Configurations
-from service.documents.milvus.fields import FieldsInMemory
 from service.documents.milvus.filters import both, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
@@ -48,6 +47,7 @@ from service.documents.milvus.search import (
     IDS_A_CALL,
     MAX_READ,
     METADATA_A_CALL,
+    FieldsInMemory,
     MilvusSearch,
     current,
     rows_of_documents,
@@ -74,58 +74,45 @@ class MilvusIndex(DocumentIndex):
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
 
     def __init__(self, table: MilvusTable, configurations: Configurations) -> None:
-        self._table = table
+        self.table = table
         self._configurations = configurations
-        self._keywords = MilvusKeywords(table)
+        self.keywords = MilvusKeywords(table)
         self._last_us = 0  # revisions must grow even if the clock is set back
 
-    def open(self, *, create: bool) -> None:
-        """Look at the collection of Milvus, or make it. Raises: as `MilvusTable.open`."""
-        self._table.open(create=create)
-
     def close(self) -> None:
-        self.forget()
-        self._table.connection.close()
-
-    def forget(self) -> None:
-        """Free what is kept of the collection in this process."""
-        self._keywords.close()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it was found in Milvus."""
-        return self._table.is_open
+        self.keywords.close()
+        self.table.connection.close()
 
     @property
     def recall(self) -> float | None:
         """1 on milvus-lite, which searches exhaustively; None on a server, whose index is not measured."""
-        return 1.0 if self._table.connection.is_lite else None
+        return 1.0 if self.table.connection.is_lite else None
 
     @property
     def has_keywords(self) -> bool:
         """Known once it is open."""
-        return self._table.has_terms
+        return self.table.has_terms
 
     def __len__(self) -> int:
-        return self._table.count(heads_among())
+        return self.table.count(heads_among())
 
     @property
     def own_fields(self) -> OwnFields | None:
-        return self._configurations.own_fields(self._table.name)
+        return self._configurations.own_fields(self.table.name)
 
     def configure(self, own_fields: OwnFields | None) -> None:
         if own_fields == self.own_fields:
             return
         if documents := len(self):
             raise configured_late(documents)
-        self._configurations.set(self._table.name, own_fields, self._configurations.recalibration(self._table.name))
+        self._configurations.set(self.table.name, own_fields, self._configurations.recalibration(self.table.name))
 
     @property
     def recalibration(self) -> Recalibration | None:
-        return self._configurations.recalibration(self._table.name)
+        return self._configurations.recalibration(self.table.name)
 
     def recalibrate(self, recalibration: Recalibration | None) -> None:
-        self._configurations.set(self._table.name, self.own_fields, recalibration)
+        self._configurations.set(self.table.name, self.own_fields, recalibration)
 
     def is_chunked(self, wanted: bool | None) -> bool:
         return wanted is not False
@@ -152,7 +139,7 @@ class MilvusIndex(DocumentIndex):
                 IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
         """
         ids = [head_of(document.id) for document in documents]
-        stored = rows_of_documents(self._table, ids, [*PLACE, "arrival"], is_latest=True)
+        stored = rows_of_documents(self.table, ids, [*PLACE, "arrival"], is_latest=True)
         known = {head: row for head, rows in stored.items() for row in rows if row["number"] == 0}
         # A document's revision grows whatever the clock says.
         last_seen = max((row["revision"] for rows in stored.values() for row in rows), default=0)
@@ -169,15 +156,15 @@ class MilvusIndex(DocumentIndex):
                 position=position,
                 arrival=arrival,
                 revision=revision,
-                has_terms=self._table.has_terms,
+                has_terms=self.table.has_terms,
             )
             heads.append(head)
             passages += others
         self._last_us = revision + len(documents)
         for part in (*parts_of(passages, ROWS_A_CALL), *parts_of(heads, ROWS_A_CALL)):  # heads last: then all is there
-            self._table.upsert(part)
+            self.table.upsert(part)
         self._remove([row["row"] for rows in stored.values() for row in rows if 0 < row["number"] < MARK])
-        self._keywords.put(documents, heads)
+        self.keywords.put(documents, heads)
         return revision
 
     def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
@@ -185,7 +172,7 @@ class MilvusIndex(DocumentIndex):
         head = head_of(id_)
         with self.changing(id_):
             fields = [*FIELDS, "truncated", "vector"]
-            rows = current(rows_of_documents(self._table, [head], fields, is_latest=True).get(head, []))
+            rows = current(rows_of_documents(self.table, [head], fields, is_latest=True).get(head, []))
             if not rows:
                 return None
             before, is_truncated = to_document(rows[0]), bool(rows[0]["truncated"])
@@ -204,11 +191,11 @@ class MilvusIndex(DocumentIndex):
         """
         head = head_of(id_)
         for tried in range(TRIES):
-            mark = to_mark(head, self._table.dim, time.time_ns() // 1000, has_terms=self._table.has_terms)
-            self._table.upsert([mark])
+            mark = to_mark(head, self.table.dim, time.time_ns() // 1000, has_terms=self.table.has_terms)
+            self.table.upsert([mark])
             try:
                 among = f"{listed('head', [head])} and number == {MARK}"
-                marks = self._table.rows(among, ["row", "arrival"], is_latest=True, limit=MAX_ROWS)
+                marks = self.table.rows(among, ["row", "arrival"], is_latest=True, limit=MAX_ROWS)
                 since = mark["arrival"] - MARK_S * 1_000_000
                 self._remove([row["row"] for row in marks if row["arrival"] < since])
                 if not any(row["row"] != mark["row"] and row["arrival"] >= since for row in marks):
@@ -225,7 +212,7 @@ class MilvusIndex(DocumentIndex):
     def delete_matching(self, filter_: Filter, *, timeout_s: float | None = None) -> int:
         expression = heads_among(self._expression(filter_, is_latest=True, deadline=Deadline.after(timeout_s)))
         deleted = 0
-        while rows := self._table.rows(expression, ["head"], is_latest=True, limit=MAX_ROWS):
+        while rows := self.table.rows(expression, ["head"], is_latest=True, limit=MAX_ROWS):
             deleted += self._delete([row["head"] for row in rows])
         return deleted
 
@@ -238,10 +225,10 @@ class MilvusIndex(DocumentIndex):
         return {document.id: document for document in documents.values()}
 
     def vector(self, id_: str) -> Vectors | None:
-        return vectors_of(self._table, [head_of(id_)]).get(head_of(id_))
+        return vectors_of(self.table, [head_of(id_)]).get(head_of(id_))
 
     def passage_vectors(self, ids: Sequence[str]) -> dict[str, Vectors]:
-        rows_of = rows_of_documents(self._table, [head_of(id_) for id_ in ids], [*PLACE, "id", "vector"])
+        rows_of = rows_of_documents(self.table, [head_of(id_) for id_ in ids], [*PLACE, "id", "vector"])
         kept = [rows for stored in rows_of.values() if (rows := current(stored))]
         return {rows[0]["id"]: np.stack([to_vector(row) for row in rows]) for rows in kept}
 
@@ -253,7 +240,7 @@ class MilvusIndex(DocumentIndex):
         if request.truncated:
             expression = both(expression, "truncated == 1")
         heads, last_arrival = self._next(request.after_row, limit + 1, heads_among(expression))
-        total = self._table.count(heads_among(expression)) if expression else None
+        total = self.table.count(heads_among(expression)) if expression else None
         documents: list[StoredDocument] = []
         chars = 0
         for part in parts_of(heads, DOCUMENTS_A_CALL):
@@ -273,10 +260,10 @@ class MilvusIndex(DocumentIndex):
         """Values are counted of the first MAX_READ documents that match."""
         deadline = Deadline.after(timeout_s)
         expression = heads_among(self._expression(filter_, deadline=deadline) if filter_ else "")
-        count = self._table.count(expression)
+        count = self.table.count(expression)
         if not fields:
             return count, {}
-        heads = [row["row"] for row in self._table.rows(expression, ["row"], limit=MAX_READ)]
+        heads = [row["row"] for row in self.table.rows(expression, ["row"], limit=MAX_READ)]
         with closing(FieldsInMemory(deadline)) as reader:
             self._load(reader, heads)
             is_counted = count <= MAX_READ
@@ -293,25 +280,24 @@ class MilvusIndex(DocumentIndex):
         expression = ""
         if filter_:  # {} selects everything
             expression = self._expression(filter_, deadline=Deadline.after(options.timeout_s))
-        return MilvusSearch(self._table, self._keywords, expression, top_k=top_k, options=options).run(queries)
+        return MilvusSearch(self.table, self.keywords, expression, top_k=top_k, options=options).run(queries)
 
     def _delete(self, heads: Sequence[str]) -> int:
         """Remove documents with all their rows, heads first: without them the others count for nothing."""
-        stored = rows_of_documents(self._table, heads, PLACE, is_latest=True)
+        stored = rows_of_documents(self.table, heads, PLACE, is_latest=True)
         rows = sorted((row for rows in stored.values() for row in rows), key=lambda row: row["number"])
         self._remove([row["row"] for row in rows])
-        self._keywords.remove(heads)
+        self.keywords.remove(heads)
         return sum(row["number"] == 0 for row in rows)
 
     def _remove(self, rows: Sequence[str]) -> None:
         for part in parts_of(rows, IDS_A_CALL):
-            self._table.delete(listed("row", part))
+            self.table.delete(listed("row", part))
 
     def _documents_of(self, heads: Sequence[str], *, is_latest: bool = False) -> dict[str, StoredDocument]:
-        """Return the documents with these heads that exist."""
         documents: dict[str, StoredDocument] = {}
         for part in parts_of(list(dict.fromkeys(heads)), DOCUMENTS_A_CALL):
-            for row in self._table.rows(listed("row", part), FIELDS, is_latest=is_latest, limit=len(part)):
+            for row in self.table.rows(listed("row", part), FIELDS, is_latest=is_latest, limit=len(part)):
                 documents[row["row"]] = to_document(row)
         return documents
 
@@ -325,7 +311,7 @@ class MilvusIndex(DocumentIndex):
             return rows.sure
         unsure = [
             row["row"]
-            for row in self._table.rows(heads_among(rows.unsure), ["row"], is_latest=is_latest, limit=MAX_READ + 1)
+            for row in self.table.rows(heads_among(rows.unsure), ["row"], is_latest=is_latest, limit=MAX_READ + 1)
         ]
         if len(unsure) > MAX_READ:
             raise InvalidInput(
@@ -345,7 +331,7 @@ class MilvusIndex(DocumentIndex):
             if reader.deadline.is_over:
                 raise reader.deadline.exceeded("reading the metadata takes", "send a narrower filter")
             fields = ["row", "id", "metadata"]
-            for row in self._table.rows(listed("row", part), fields, is_latest=is_latest, limit=len(part)):
+            for row in self.table.rows(listed("row", part), fields, is_latest=is_latest, limit=len(part)):
                 reader.add(len(loaded), row["id"], row["metadata"])
                 loaded.append(row["row"])
         return loaded
@@ -360,13 +346,13 @@ class MilvusIndex(DocumentIndex):
         most, low, high = 10 * wanted, after, LATEST
         while True:
             window = f"{selected} and arrival > {after} and arrival <= "
-            rows = self._table.rows(f"{window}{high}", ["row", "id", "arrival"], limit=most)
+            rows = self.table.rows(f"{window}{high}", ["row", "id", "arrival"], limit=most)
             rows.sort(key=lambda row: (row["arrival"], row["id"]))
             if len(rows) < most or high - low <= 1:
                 return [row["row"] for row in rows], None if high == LATEST else high
             high = rows[wanted - 1]["arrival"]  # at least `wanted` rows arrived by then
             middle = (low + high) // 2
-            if self._table.count(f"{window}{middle}") >= wanted:
+            if self.table.count(f"{window}{middle}") >= wanted:
                 high = middle
             else:
                 low = middle

@@ -23,8 +23,17 @@ from service.documents.document import Document, Rows
 from service.documents.filters import fields_of
 from service.documents.keywords.index import LANGUAGE_FIELD, KeywordHits, KeywordIndex, LookUp, Plan
 from service.documents.keywords.terms import document_terms
-from service.documents.milvus.rows import MAX_ROWS, MilvusRow, heads_among, listed, parts_of
-from service.documents.milvus.sparse import LENGTH, Sparse, number_of, occurrences
+from service.documents.milvus.rows import (
+    LENGTH,
+    MAX_ROWS,
+    MilvusRow,
+    Sparse,
+    heads_among,
+    listed,
+    number_of,
+    occurrences,
+    parts_of,
+)
 from service.documents.milvus.table import MilvusTable
 from service.documents.store.schema import DEFAULT, FIELDS
 from service.errors import ServiceError

@@ -3,12 +3,18 @@
 A document's first row, its head, has number 0, text and metadata; it is written last, so that it makes a put visible.
 The others count while they have its revision; marks never do. Rows are found by digests: no expression quotes a user's
 text.
+
+The head has the document's terms as a sparse vector. Each term has a number, and there the share of its weight in BM25
+that its occurrences reach, in a document of this length, if the mean is MEAN_LENGTH. So an inner product with the
+rarity of terms is nearly BM25. Number 0 has the length, from which the occurrences are told again: a search scores them
+by today's mean.
 """
 
 import hashlib
 import secrets
-import struct
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -16,8 +22,9 @@ import numpy as np
 import orjson
 
 from service.documents.document import Document, StoredDocument, Vectors
-from service.documents.milvus.filters import searchable
-from service.documents.milvus.sparse import NO_TERMS, to_sparse
+from service.documents.keywords.index import K1, B
+from service.documents.keywords.terms import document_terms
+from service.documents.milvus.filters import digest_of, searchable
 from service.errors import InvalidInput
 
 MilvusRow = dict[str, Any]  # pymilvus' type of a row
@@ -31,6 +38,15 @@ MAX_TOKENS = 4_096  # Milvus' largest ARRAY
 DIGEST_CHARS = 33
 MARK = 2**40  # the number of a row that is a mark
 MAX_ROWS = 16_384  # Milvus' maximum for one answer
+
+MEAN_LENGTH = 30  # terms; of what is stored
+LENGTH = 0
+NUMBERS = 2**31 - 1  # from 1 on; of 100,000 terms two or three share one
+CACHED_NUMBERS = 16_384
+LEAST_REST = 1e-6  # a float32 cannot tell smaller differences from 1
+
+Sparse = dict[int, float]
+NO_TERMS: Sparse = {LENGTH: 1.0}  # Milvus refuses an empty one
 
 T = TypeVar("T")
 
@@ -54,7 +70,7 @@ def to_rows(
     head = head_of(document.id)
     rows = [
         {
-            "row": head if number == 0 else _digest(head, str(number), str(revision)),
+            "row": head if number == 0 else digest_of(head, str(number), str(revision)),
             "head": head,
             "number": number,
             "id": document.id,
@@ -81,7 +97,7 @@ def to_mark(head: str, dim: int, now_us: int, *, has_terms: bool) -> MilvusRow:
     """Return the row that says that a service changes a document: of no revision, so it counts as no passage."""
     nothing, vector_1D = Document("", "", {}), np.zeros((1, dim), np.float32)
     mark, _ = to_rows(nothing, vector_1D, position=0, arrival=now_us, revision=0, has_terms=has_terms)
-    return mark | {"row": _digest(head, secrets.token_hex(8)), "head": head, "number": MARK}
+    return mark | {"row": digest_of(head, secrets.token_hex(8)), "head": head, "number": MARK}
 
 
 def to_document(head: MilvusRow) -> StoredDocument:
@@ -103,7 +119,7 @@ def to_vector(row: MilvusRow) -> Vectors:
 
 def head_of(id_: str) -> str:
     """Return the key of the head of the document with an id."""
-    return _digest(id_)
+    return digest_of(id_)
 
 
 def chars_of(document: StoredDocument, *, text: bool = True, metadata: bool = True) -> int:
@@ -129,15 +145,33 @@ def heads_among(expression: str = "") -> str:
     return f"number == 0 and {expression}" if expression else "number == 0"
 
 
-def _digest(*parts: str) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in map(str.encode, parts):
-        digest.update(struct.pack(">Q", len(part)) + part)
-    return f"k{digest.hexdigest()}"
-
-
 def _check(size: int, limit: int, what: str, unit: str) -> None:
     if size > limit:
         raise InvalidInput(
             f"{what} {size} {unit}; the limit is {limit} where Milvus keeps the documents (CROSSLET_INDEX)"
         )
+
+
+def to_sparse(text: str) -> Sparse:
+    """Return the vector of a document's text."""
+    terms = document_terms(text)
+    times: Counter[int] = Counter(map(number_of, terms))
+    half = _half(len(terms))
+    return {LENGTH: float(len(terms) or 1)} | {number: count / (count + half) for number, count in times.items()}
+
+
+def occurrences(sparse: Mapping[int, float], number: int) -> int:
+    """Return how often a document has a term that is in its vector."""
+    share = sparse[number]
+    return max(1, round(share * _half(sparse[LENGTH]) / max(1 - share, LEAST_REST)))
+
+
+@lru_cache(CACHED_NUMBERS)
+def number_of(term: str) -> int:
+    """Return the number of a term."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest()) % NUMBERS + 1
+
+
+def _half(length: float) -> float:
+    """Return how many occurrences in a document of some length have half of a term's weight."""
+    return K1 * (1 - B + B * length / MEAN_LENGTH)

@@ -3,19 +3,19 @@
 B queries, D dims
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from service.documents.arrangement import Ranked, groups_of
+from service.documents.arrangement import Ranked
 from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Condition, Scalar, to_condition
-from service.documents.interface import Filter, Match, Matches, Passage, Query, ResultOptions
+from service.documents.filters import Condition, Scalar, caseless, fields_of, to_condition
+from service.documents.interface import Filter, Matches, Passage, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
-from service.documents.milvus.fields import FieldsInMemory
 from service.documents.milvus.filters import both, first_is, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
 from service.documents.milvus.rows import (
@@ -35,22 +35,17 @@ from service.documents.milvus.table import MilvusTable, ScoredRows
 from service.documents.search import (
     CHARS_A_NUMBER,
     DEPTH,
-    NO_WORDS,
-    Candidates,
+    Contents,
     Hit,
-    arranged,
-    best_hit,
-    best_of,
+    Results,
     best_passage,
     candidates_of,
     check_chars,
-    counted,
-    evidence,
-    fuse,
     is_filter_alone,
-    page_in_order,
 )
-from service.documents.store.store import NARROWER, Deadline
+from service.documents.store.schema import DEFAULT
+from service.documents.store.schema import FIELDS as FIELDS_TABLE
+from service.documents.store.store import NARROWER, NO_DEADLINE, Deadline, FieldReader
 from service.errors import InvalidInput
 
 MAX_READ = 16_000  # documents whose ids or metadata are read to arrange, count or decide
@@ -61,21 +56,38 @@ MORE_ROWS = 4  # factor by which to ask for more, until the rows are of enough d
 T = TypeVar("T")
 
 
-class Heads:
-    """The heads of documents, read for one request."""
+class FieldsInMemory(FieldReader):
+    """The fields of documents from Milvus in SQLite, in memory: the embedded code filters, orders and counts them."""
+
+    def __init__(self, deadline: Deadline = NO_DEADLINE) -> None:
+        super().__init__(sqlite3.connect(":memory:", check_same_thread=False), DEFAULT, deadline)
+        self._connection.create_function("caseless", 1, caseless, deterministic=True)  # of filters
+        columns = "row INTEGER PRIMARY KEY, collection INTEGER NOT NULL, id TEXT NOT NULL"
+        self._connection.executescript(f"CREATE TABLE documents ({columns});{FIELDS_TABLE}")
+
+    def add(self, row: int, id_: str, metadata: Mapping[str, object]) -> None:
+        """Add a document."""
+        self._connection.execute("INSERT INTO documents VALUES (?, ?, ?)", (row, DEFAULT, id_))
+        scalars_at = fields_of(metadata).items()
+        fields = ((DEFAULT, path, *scalar, row) for path, scalars in scalars_at for scalar in scalars)
+        self._connection.executemany("INSERT INTO fields VALUES (?, ?, ?, ?, ?)", fields)
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._connection.close()
+
+
+class Heads(dict[str, MilvusRow]):
+    """What was read of the heads of documents for one request."""
 
     def __init__(self, table: MilvusTable, deadline: Deadline) -> None:
+        super().__init__()
         self._table = table
         self._deadline = deadline
-        self._read: dict[str, MilvusRow] = {}
 
     def add(self, row: MilvusRow) -> None:
         """Keep what was read of a head."""
-        self._read[row["head"]] = self._read.get(row["head"], {}) | row
-
-    def get(self, head: str) -> MilvusRow | None:
-        """Return what was read of a head; None: there is no such document."""
-        return self._read.get(head)
+        self[row["head"]] = self.get(row["head"], {}) | row
 
     def matching(self, expression: str) -> list[str]:
         """Return the documents that match an expression, at most one more than may be read."""
@@ -86,7 +98,7 @@ class Heads:
 
     def require(self, heads: Iterable[str], fields: Sequence[str]) -> None:
         """Read fields of heads that were not read. Raises: InvalidInput: the time is up."""
-        missing = [head for head in dict.fromkeys(heads) if not self._read.get(head, {}).keys() >= {*fields}]
+        missing = [head for head in dict.fromkeys(heads) if not self.get(head, {}).keys() >= {*fields}]
         size = DOCUMENTS_A_CALL if "text" in fields else METADATA_A_CALL if "metadata" in fields else IDS_A_CALL
         for part in parts_of(missing, size):
             if self._deadline.is_over:
@@ -178,39 +190,18 @@ class MilvusSearch:
         dense = (
             None if query.vector_D is None else candidates_of(self._fields, best, among, self._options, wanted=wanted)
         )
-        by_words = NO_WORDS if query.words is None else self._by_words(query.words, query, among)
-        preferred = np.empty(0, np.int64)
-        if prefer is not None:
-            preferred = self._fields.matching(to_condition(liked))
-        if query.words is None:
-            dense = dense or Candidates(())
-            best_hits = enumerate(dense.best, 1)
-            found = [Hit(score, row, dense_rank=rank, cosine=score) for rank, (score, row) in best_hits]
-            found += [Hit(score, row, cosine=score) for score, row in dense.preferred]
-        else:
-            is_among = [np.ones(len(by_words.rows), np.bool_), np.isin(by_words.rows, preferred)][: len(among)]
+        return self._results(query, nearest_of).fused(
+            dense,
+            None if query.words is None else self._by_words(query.words, query, among),
+            preferred=np.empty(0, np.int64) if prefer is None else self._fields.matching(to_condition(liked)),
+            cosines_of=partial(self._cosines, nearest_of),
+            text_of=self._text,
+            vectors_of=self._vectors_of_passages,
+        )
 
-            def with_most(depth: int, among: npt.NDArray[np.bool_]) -> Ranked:
-                return best_of(self._fields, by_words.rows[among], by_words.scores[among], depth)
-
-            words = candidates_of(self._fields, with_most, is_among, self._options, wanted=wanted)
-            vector_D = query.vector_D if query.vector_D is not None else np.empty(0, np.float32)
-            found = fuse(dense, words, by_words, lambda rows: self._cosines(rows, vector_D, nearest_of))
-        page = arranged(self._fields, found, self._options, top_k=self._top_k, prefer=prefer, preferred=preferred)
-        if query.words is None or query.vector_D is not None:
-            matches = Matches(self._matches(page, query, nearest_of, by_words))
-            if found and self._options.compared:
-                first = best_hit(self._fields, found, page, self._options, prefer=prefer, preferred=preferred)
-                matches.evidence = evidence(
-                    *(query, found, first),
-                    compared=self._options.compared,
-                    text_of=self._text,
-                    vectors_of=self._vectors_of_passages,
-                )
-            return matches
-        rows = by_words.of_score(self._options.min_score)
-        results = self._matches(page, query, nearest_of, by_words, rows)
-        return counted(results, self._fields, rows, by_words, self._options)
+    def _results(self, query: Query, nearest_of: dict[str, MilvusRow]) -> Results:
+        read = partial(self._read, query, nearest_of)
+        return Results(self._fields, query, self._options, self._top_k, None, read)
 
     def _by_words(self, words: str, query: Query, among: Sequence[str]) -> KeywordHits:
         """Find documents by their terms. among: expressions; the first is of all."""
@@ -230,7 +221,7 @@ class MilvusSearch:
         return replace(hits, is_complete=hits.is_complete and is_complete)
 
     def _cosines(
-        self, rows: Collection[int], vector_D: Vectors, nearest_of: dict[str, MilvusRow]
+        self, nearest_of: dict[str, MilvusRow], rows: Collection[int], vector_D: Vectors
     ) -> tuple[Rows, Vectors]:
         """Return the rows that exist, with the cosine of each one's best passage."""
         heads = [self._head_of[row] for row in sorted(rows)]
@@ -337,49 +328,7 @@ class MilvusSearch:
         self._fields.close()
         self._fields = FieldsInMemory(self._deadline)  # has all that match: groups are counted there
         self._arrange_later(list(ids), ids)
-        rows, total = page_in_order(self._fields, None, self._options, top_k=self._top_k)
-        matches = Matches(self._matches([Hit(0.0, row) for row in rows], query, {}, NO_WORDS))
-        matches.total = total
-        return matches
-
-    def _matches(
-        self,
-        hits: Sequence[Hit],
-        query: Query,
-        nearest_of: dict[str, MilvusRow],
-        by_words: KeywordHits,
-        found: Rows | None = None,
-    ) -> list[Match]:
-        """Read the documents of hits; those deleted meanwhile are left out.
-
-        found: what groups are counted in; None: all that match.
-
-        Raises: InvalidInput: the documents have too many characters.
-        """
-        options = self._options
-        self._read([self._head_of[hit.row] for hit in hits])
-        known = [hit for hit in hits if self._head_of[hit.row] in self._documents]
-        groups = {}
-        if options.group_by is not None:
-            groups = groups_of(self._fields, options.group_by, [hit.row for hit in known], condition=None, found=found)
-        passages = {}
-        if options.text and options.passage and not is_filter_alone(query):
-            passages = self._passages(known, query, nearest_of, by_words)
-        return [
-            Match(
-                None if is_filter_alone(query) else hit.score,
-                self._documents[self._head_of[hit.row]],
-                hit.dense_rank,
-                hit.keywords_rank,
-                passage=passages.get(hit.row),
-                vector_D=self._vectors.get(self._head_of[hit.row]),
-                group=groups.get(hit.row),
-                preference=hit.preference,
-                words=by_words.weights if options.words else None,
-                row=hit.row,
-            )
-            for hit in known
-        ]
+        return self._results(query, {}).in_order()
 
     def _passages(
         self, hits: Sequence[Hit], query: Query, nearest_of: dict[str, MilvusRow], by_words: KeywordHits
@@ -405,9 +354,15 @@ class MilvusSearch:
                 passages[hit.row] = best_passage(document.text, document.passages, vectors_PD, query.vector_D, terms)
         return passages
 
-    def _read(self, heads: Sequence[str]) -> None:
-        options = self._options
-        missing = [head for head in heads if head not in self._documents]
+    def _read(
+        self, query: Query, nearest_of: dict[str, MilvusRow], hits: Sequence[Hit], by_words: KeywordHits
+    ) -> Contents:
+        """Read the documents of hits; some may be deleted meanwhile.
+
+        Raises: InvalidInput: the documents have too many characters.
+        """
+        options, head_of_row = self._options, {hit.row: self._head_of[hit.row] for hit in hits}
+        missing = [head for head in head_of_row.values() if head not in self._documents]
         self._heads.require(missing, self._wanted)
         for head in missing:
             row = self._heads.get(head) or {}
@@ -423,6 +378,12 @@ class MilvusSearch:
                 self._chars += CHARS_A_NUMBER * len(vector_D)
                 check_chars(self._chars, options)
                 self._vectors[head] = vector_D
+        documents = {row: self._documents[head] for row, head in head_of_row.items() if head in self._documents}
+        vectors = {row: self._vectors[head] for row, head in head_of_row.items() if head in self._vectors}
+        passages = {}
+        if options.text and options.passage and not is_filter_alone(query):
+            passages = self._passages([hit for hit in hits if hit.row in documents], query, nearest_of, by_words)
+        return Contents(documents, vectors, passages)
 
 
 class _Fields(FieldsInMemory):

@@ -172,9 +172,4 @@ class MilvusTable:
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)
         if self.connection.has_keywords:
             schema.add_field("terms", kinds.SPARSE_FLOAT_VECTOR)
-        create = self.connection.client.create_collection
-        try:
-            self.connection.call(create, self.name, schema=schema, consistency_level=STRONG)
-        except IndexUnavailable:
-            if not self.connection.exists(self.name):
-                raise  # otherwise another service was faster
+        self.connection.create(self.name, schema)

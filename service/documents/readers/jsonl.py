@@ -13,7 +13,7 @@ import orjson
 
 from service.documents.readers.records import Record, open_file
 from service.errors import InvalidInput
-from service.json_parsing import loads, not_unicode
+from service.json_parsing import is_utf8, loads, not_unicode
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 MAX_LINE_BYTES = 16 * 2**20  # a file of another kind may be one huge line
@@ -58,16 +58,8 @@ def read_jsonl(file: BinaryIO) -> Iterator[Record]:
             fields = loads(text)
             fault = None if isinstance(fields, dict) else "is not a JSON object"
         except orjson.JSONDecodeError:
-            fault = not_unicode(text) or ("is not valid JSON" if _is_utf8(text) else "is not valid UTF-8")
+            fault = not_unicode(text) or ("is not valid JSON" if is_utf8(text) else "is not valid UTF-8")
         yield Record(line, read, {}, fault) if fault else Record(line, read, fields)
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class Lines:

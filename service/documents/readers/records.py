@@ -70,15 +70,15 @@ def record_of_columns(line: int, read: int, cells: Mapping[str, Any], own_fields
 
 
 def document_of(record: Record, own_fields: OwnFields | None) -> Record:
-    """Return a table's record with the fields that a line of JSON would have."""
-    if own_fields is None:
-        return merged(record)
-    return record if record.fault else replace(record, fields={"id": record.fields["id"], **record.fields["metadata"]})
+    """Return a table's record with the fields that a line of JSON would have.
 
-
-def merged(record: Record) -> Record:
-    """Return a table's record; where its column `metadata` holds an object, or its JSON, those fields are metadata."""
-    metadata = record.fields.get("metadata", {})
+    Where its column `metadata` holds an object, or its JSON, those fields are metadata.
+    """
+    if record.fault is not None:
+        return record
+    metadata = record.fields["metadata"]
+    if own_fields is not None:
+        return replace(record, fields={"id": record.fields["id"], **metadata})
     own = _object_in(metadata.get("metadata"))
     if own is None:
         return record

@@ -67,19 +67,15 @@ class StoreConnections:
             create(self.path)  # SQLite would let others read it, and its log
         check_lone(self.path)
         self._file_ids = {
-            str(self.path): _id_of(self.path),
-            str(lock_path(self.path)): _id_of(self._lock.fileno()),
-            str(revision_path): _id_of(self._revision_file.fileno()),
+            str(self.path): id_of(self.path),
+            str(lock_path(self.path)): id_of(self._lock.fileno()),
+            str(revision_path): id_of(self._revision_file.fileno()),
         }
         self.writer = self._connect()
         self.writer.execute("PRAGMA journal_mode = WAL")
         self.writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
         (page_bytes,) = self.writer.execute("PRAGMA page_size").fetchone()
         self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // page_bytes}")
-
-    def watch_log(self) -> None:
-        """Have `check_files` look at the log, too. Call it after the first read, which creates the log."""
-        self._file_ids |= {f"{self.path}{suffix}": _id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
 
     def check_files(self) -> None:
         """Compare the files that are open with those that have their names. Takes microseconds.
@@ -88,7 +84,7 @@ class StoreConnections:
         """
         for name, opened in self._file_ids.items():
             try:
-                is_same = _id_of(name) == opened
+                is_same = id_of(name) == opened
             except OSError as exc:
                 raise NotReady(f"{name} cannot be reached ({exc.strerror}); {PUT_BACK}") from exc
             if not is_same:
@@ -188,8 +184,13 @@ class StoreConnections:
         return connection
 
 
-def _id_of(file: Path | str | int) -> FileId:
-    """file: its name, or a descriptor."""
+def beside(store: Path, suffix: str) -> Path:
+    """Return a file that SQLite keeps beside a store, such as -wal, its log."""
+    return store.with_name(f"{store.name}{suffix}")
+
+
+def id_of(file: Path | str | int) -> FileId:
+    """Return the device and the inode of a file. file: its name, or a descriptor."""
     status = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
     return status.st_dev, status.st_ino
 
@@ -200,7 +201,7 @@ def read_mode(path: Path) -> str:
     A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
     reads an unused store as immutable, which assumes that nobody writes meanwhile.
     """
-    if path.with_name(f"{path.name}-wal").exists():  # a service is using it, or has crashed
+    if beside(path, "-wal").exists():  # a service is using it, or has crashed
         return "ro"
     try:
         can_owner_use_our_files = os.geteuid() in {0, path.stat().st_uid}  # SQLite gives root's files to the owner

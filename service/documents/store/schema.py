@@ -95,7 +95,11 @@ def create_or_renew(connection: sqlite3.Connection, *, fingerprint: str, dim: in
             (fingerprint, str(dim)),
         )
     if stated.get("keywords") != RULES:
-        _renew_keywords(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        for (number,) in connection.execute("SELECT collection FROM collections").fetchall():
+            KeywordIndex(connection, number).fill()
+        connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
+        connection.execute("COMMIT")
     if stated.get("fields") != FIELD_RULES:
         _renew_fields(connection)
 
@@ -138,14 +142,6 @@ def own_fields_of(settings: str) -> OwnFields | None:
     """Return what settings say of documents with their own fields. Raises: InvalidInput: no release wrote that."""
     stored = orjson.loads(settings)
     return OwnFields.parsed(stored["text"], stored.get("fields")) if "text" in stored else None
-
-
-def _renew_keywords(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    for (number,) in connection.execute("SELECT collection FROM collections").fetchall():
-        KeywordIndex(connection, number).fill()
-    connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
-    connection.execute("COMMIT")
 
 
 def _renew_fields(connection: sqlite3.Connection) -> None:

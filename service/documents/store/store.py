@@ -25,7 +25,7 @@ from service.documents.keywords.terms import RULES
 from service.documents.own_fields import OwnFields
 from service.documents.recalibration import Recalibration
 from service.documents.store.catalog import Catalog, snapshots_key
-from service.documents.store.connections import StoreConnections, checksum, damaged_document, sqlite_errors
+from service.documents.store.connections import StoreConnections, checksum, damaged_document, id_of, sqlite_errors
 from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank, own_fields_of, recalibration_of
 from service.documents.store.schema_check import check_facts, check_numbers, check_schema
 from service.documents.store.transaction import Transaction, rows_of
@@ -213,8 +213,8 @@ class DocumentStore(StoreConnections):
         check_facts(self.path, stated, fingerprint=fingerprint, dim=self.dim, acknowledged=acknowledged)
         self.has_keywords = stated.get("keywords") == RULES
         check_numbers(self.path, connection)
-        if not self.read_only:
-            self.watch_log()
+        if not self.read_only:  # only now: the first read creates the log
+            self._file_ids |= {f"{self.path}{suffix}": id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
 
     def of(self, number: int) -> "DocumentStore":
         """Return the documents of another collection, over the same connections: they are closed with this store."""
@@ -275,7 +275,29 @@ class DocumentStore(StoreConnections):
                     connection.execute("ROLLBACK")
 
 
-class Snapshot(FieldReader):
+class CollectionSettings:
+    """What the table of collections says of one collection."""
+
+    @property
+    def chunks(self) -> bool:
+        """Whether documents are split into passages where nothing else is said."""
+        return bool(self._setting("json_extract(settings, '$.chunk')"))
+
+    @property
+    def own_fields(self) -> OwnFields | None:
+        """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
+        return own_fields_of(self._setting("settings"))
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """How the confidence of the collection's searches is changed; None: as the model says."""
+        return recalibration_of(self._setting("settings"))
+
+    def _setting(self, column: str) -> Any:
+        raise NotImplementedError
+
+
+class Snapshot(FieldReader, CollectionSettings):
     """One state of one collection, read over one connection.
 
     Raises, where it reads documents or vectors: Damaged: a checksum differs.
@@ -300,21 +322,6 @@ class Snapshot(FieldReader):
         sizes = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("id", "text", "metadata"))
         query = f"SELECT coalesce(sum({sizes}), 0) FROM documents WHERE collection = ?"  # noqa: S608 - constants
         return int(self._all(query, self.number)[0][0])
-
-    @property
-    def chunks(self) -> bool:
-        """Whether documents are split into passages where nothing else is said."""
-        return bool(self._setting("json_extract(settings, '$.chunk')"))
-
-    @property
-    def own_fields(self) -> OwnFields | None:
-        """What the collection takes of documents with their own fields; None: it takes id, text and metadata."""
-        return own_fields_of(self._setting("settings"))
-
-    @property
-    def recalibration(self) -> Recalibration | None:
-        """How the confidence of the collection's searches is changed; None: as the model says."""
-        return recalibration_of(self._setting("settings"))
 
     @property
     def has_own_numbers(self) -> bool:
@@ -448,7 +455,6 @@ class Snapshot(FieldReader):
         return np.fromiter((row for *_, row in stored), np.int64, len(stored)), vectors_PD
 
     def _setting(self, column: str) -> Any:
-        """Return what the table of collections says of this one."""
         return self._all(f"SELECT {column} FROM collections WHERE collection = ?", self.number)[0][0]  # noqa: S608
 
     def _stacked(self, stored: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
@@ -483,5 +489,4 @@ def _to_document(stored: tuple[int, str, str, str, int, int | None]) -> StoredDo
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return the value for LISTED."""
     return json.dumps(list(numbers))

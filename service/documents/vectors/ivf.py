@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.document import Rows, Vectors
+from service.documents.document import Rows, Vectors, unit_rows
 from service.documents.store.store import Snapshot
 from service.documents.vectors.index import Addition, VectorIndex, candidates, selector_of
 
@@ -259,7 +259,4 @@ def _like_searches(sample_ND: Vectors, generator: np.random.Generator) -> Vector
 
     Stored vectors themselves would be too easy: among near-duplicates, the nearest are copies in the same list.
     """
-    query_QD = sample_ND[generator.integers(len(sample_ND), size=(QUERIES, MIXED))].mean(axis=1)
-    norm_Q1 = np.linalg.norm(query_QD, axis=1, keepdims=True)
-    unit_QD: Vectors = query_QD / np.maximum(norm_Q1, np.finfo(np.float32).tiny)
-    return unit_QD
+    return unit_rows(sample_ND[generator.integers(len(sample_ND), size=(QUERIES, MIXED))].mean(axis=1))

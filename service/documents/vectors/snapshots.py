@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from service.documents.store.schema import DEFAULT
-from service.process.files import create_anew, flush
+from service.process.files import create_anew, flush, sha256_of
 
 FORMAT = 2
 OF_COLLECTION = re.compile(r"index_([0-9]+)[.-].*")
@@ -66,7 +66,7 @@ class SnapshotFolder:
         try:
             dump(temporary)
             flush(temporary)
-            size_bytes, sha256 = temporary.stat().st_size, _sha256(temporary)
+            size_bytes, sha256 = temporary.stat().st_size, sha256_of(temporary)
             snapshot = Snapshot(FORMAT, id_, self._fingerprint, revision, target.name, size_bytes, sha256, facts)
             remember(id_)
             temporary.replace(target)
@@ -128,7 +128,7 @@ class SnapshotFolder:
         path = self._folder / snapshot.file
         if not path.is_file():
             return f"{snapshot.file} is missing"
-        if path.stat().st_size != snapshot.size_bytes or _sha256(path) != snapshot.sha256:
+        if path.stat().st_size != snapshot.size_bytes or sha256_of(path) != snapshot.sha256:
             return f"{snapshot.file} is damaged"
         return None
 
@@ -142,8 +142,3 @@ def forget_dropped(folder: Path, kept: Collection[int]) -> None:
 
 def _sha256_of(snapshot: object) -> str:
     return hashlib.sha256(orjson.dumps(snapshot)).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -78,14 +78,6 @@ def test_mine_tells_sentences_apart_that_differ_by_a_word(crosslet: Crosslet, tm
     assert right >= 0.65 * len(english)
 
 
-def test_mine_finds_every_pair_of_lines_that_repeat(crosslet: Crosslet, tmp_path: Path) -> None:
-    english, german = (side[:40] for side in real_pairs())
-    once = bundled(crosslet, "mine", write(tmp_path / "a", english), write(tmp_path / "b", german))
-    often = bundled(crosslet, "mine", write(tmp_path / "a4", english * 4), write(tmp_path / "b4", german[::-1] * 4))
-    assert len(once) > 30
-    assert sorted(often) == sorted(once * 4)
-
-
 def test_the_threshold_cuts_the_same_list(crosslet: Crosslet, tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", list(TEXTS)), write(tmp_path / "b.txt", [text + " x" for text in TEXTS])
     every = crosslet("mine", a, b, "--threshold", "0")[0].splitlines()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
+from service.documents.collections import Collections, EmbeddedCollections, IndexOptions, Versions
 from service.documents.document import Document
 from service.documents.interface import Query
 from service.documents.own_fields import OwnFields
@@ -92,7 +92,7 @@ def test_settings_survive_a_crash_with_their_collection(collections: Collections
     own = OwnFields.parsed("{标题}", ["price"])
     collections.configure("shop", own)
     collections.configure("default", own)
-    collections.put("shop", [Document("a", "x", {})], unit_vectors(1), own_fields=own)
+    collections.put("shop", [Document("a", "x", {})], unit_vectors(1), Versions(own))
     collections._open["shop"]._live.rest()
     collections._store.close()  # no snapshot, no goodbye
     with closing(opened(tmp_path)) as again:
@@ -129,15 +129,15 @@ def test_documents_read_by_other_settings_are_not_put(collections: Collections) 
     collections.configure("shop", own)
     for read_by in (None, other):
         with pytest.raises(Conflict, match="text or fields changed meanwhile"):
-            collections.put("shop", [Document("a", "x", {})], unit_vectors(1), own_fields=read_by)
+            collections.put("shop", [Document("a", "x", {})], unit_vectors(1), Versions(read_by))
     with pytest.raises(Conflict, match="text or fields changed meanwhile"):
-        collections.put("gone", [Document("a", "x", {})], unit_vectors(1), own_fields=own)
+        collections.put("gone", [Document("a", "x", {})], unit_vectors(1), Versions(own))
     assert [*collections.named()] == ["default", "shop"]
     put(collections, "default", a="x")
     stored = collections.of("default").get("a")
     put(collections, "default", a="y")
     with pytest.raises(Conflict, match="the document changed meanwhile"):
-        collections.put("default", [Document("a", "z", {})], unit_vectors(1), replaced=stored)
+        collections.put("default", [Document("a", "z", {})], unit_vectors(1), Versions(replaced=stored))
     assert found(collections, "default", Query(words="y")) == ["y"]
 
 
@@ -226,11 +226,6 @@ def test_a_malformed_name_or_one_too_many_is_refused(
     collections.drop("Shop")
     put(collections, "more", a="x")
     assert [*collections.named()] == ["default", "shop", "a.b-c_9", "more"]
-
-
-def test_the_default_collection_stays(collections: Collections) -> None:
-    with pytest.raises(InvalidInput, match="collection default stays"):
-        collections.drop("default")
 
 
 def test_the_limit_on_vectors_is_for_all_collections_together(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_change_waits_for_that_of_another_service(server: MilvusServer, monkey
         time.sleep(0.01)
         assert far.update_metadata("a", lambda before: {"n": 1})
     assert near.get("a").metadata == {"n": 1}
-    assert len(near._table.rows("number >= 0", ["row"], limit=9)) == 1
+    assert len(near.table.rows("number >= 0", ["row"], limit=9)) == 1
     near.close()
     far.close()
 
@@ -387,33 +387,6 @@ def test_the_search_command_searches_milvus(
     assert '"id":"a"' in capsys.readouterr().out
 
 
-def test_the_api_does_with_milvus_what_it_does_without(serve: Serve, tmp_path: Path) -> None:
-    long = " ".join(f"Sentence {number} of a long document." for number in range(200))
-    documents = [
-        {"id": "long", "text": long, "metadata": {"lang": "en", "title": "Kettle"}},
-        {"id": "b", "text": "hallo", "metadata": {"lang": ["de", "en"]}},
-    ]
-    body = {"query": "Sentence 7", "group_by": "lang", "prefer": {"field": "lang", "value": "de"}, "mode": "dense"}
-    body |= {"include": ["passage", "highlights", "metadata"], "facets": ["lang"]}
-    answers = []
-    for where in ("embedded", f"milvus+lite://{tmp_path}/documents.db"):
-        client = serve(index=where, index_timeout_s=PATIENT_S, data=tmp_path / where[:8])
-        shop = "/collections/shop"
-        assert client.put(f"{shop}/documents", json={"documents": documents}).json()["upserted"] == 2
-        found = client.post(f"{shop}/search", json=body).json()
-        by_filter = {"sort": [{"title": "asc"}], "filter": {"title": {"contains": "ett"}}}
-        listed = client.post(f"{shop}/search", json=by_filter).json()["results"]
-        names = [one["name"] for one in client.get("/collections").json()["collections"]]
-        dropped = client.delete(shop).json()
-        gone = client.post(f"{shop}/search", json=body).status_code
-        for one in found["results"]:
-            one["score"] = pytest.approx(one["score"], abs=1e-5)
-        found.pop("took_ms")
-        answers.append((found, listed, names, dropped, gone))
-    assert found["results"][0]["passage"]["start"] > 0
-    assert answers[1] == answers[0]
-
-
 def test_the_event_loop_never_waits_for_milvus(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call, on_loop = MilvusConnection.call, []
 
@@ -495,7 +468,7 @@ def test_names_that_are_asked_for_take_no_memory(tmp_path: Path) -> None:
     collections.put("shop", [document("a")], EAST[None])
     with ThreadPoolExecutor(8) as threads:
         for index in threads.map(lambda n: collections.of(f"n{n % 500}"), range(5000)):
-            assert not index.is_open
+            assert not index.table.is_open
     assert len(collections._indexes) < 20
     assert collections.of("shop") is shop
     collections.close()

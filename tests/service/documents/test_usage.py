@@ -31,18 +31,6 @@ def put(usage: Usage, grant: Grant, name: str, *documents: Document) -> None:
     usage.put(grant, name, documents, unit_vectors(len(documents)))
 
 
-def test_limits_are_on_all_collections_of_the_key(collections: Collections) -> None:
-    usage, grant = Usage(collections), grant_of(documents=3)
-    put(usage, grant, "a", Document("1", "x", {}), Document("2", "x", {}))
-    put(usage, grant, "b", Document("1", "x", {}))
-    with pytest.raises(StorageFull, match="would hold 4 documents; its limit is 3"):
-        put(usage, grant, "b", Document("2", "x", {}))
-    collections.put("c", [Document("1", "x", {})], unit_vectors(1))  # another key's
-    put(usage, grant, "b", Document("1", "y" * 99, {}))
-    collections.of("a").delete(["1"])
-    put(usage, grant, "b", Document("2", "x", {}))
-
-
 def test_what_others_write_counts_at_once(collections: Collections) -> None:
     usage, small = Usage(collections), Document("1", "x" * 10, {})
     grant = grant_of(size_bytes=bytes_of(small) + 50)

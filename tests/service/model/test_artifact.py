@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import ArtifactError
-from service.model.artifact import Manifest, fingerprint_of, load_manifest, load_parity, sha256_of, verify_files
+from service.model.artifact import Manifest, fingerprint_of, load_manifest, load_parity, verify_files
+from service.process.files import sha256_of
 from tests.artifacts import DIM, TEXTS, build_artifact
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -11,8 +11,7 @@ import pytest
 
 from service.errors import InferenceFailed, StartError
 from service.model.encoder import Encoded, load_encoder
-from service.offline.embedding import threads_engine
-from service.offline.ray_engine import Model, ray_engine
+from service.offline.embedding import Model, ray_engine, threads_engine
 from tests.artifacts import DIM, TEXTS
 
 

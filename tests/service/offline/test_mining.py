@@ -44,13 +44,6 @@ def test_neighbours_found_in_blocks_are_those_of_all_scores(k: int, monkeypatch:
     assert sum(done) == 30
 
 
-def test_sixteen_bits_change_a_cosine_by_less_than_a_thousandth() -> None:
-    rows = np.random.default_rng(0).standard_normal((200, 384))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    kept = rows.astype(np.float16).astype(np.float64)
-    assert np.abs(kept @ kept.T - rows @ rows.T).max() < 2e-4
-
-
 def leaders_one_by_one(near: np.ndarray) -> list[int]:
     leader: list[int] = []
     for row in range(len(near)):
