@@ -100,7 +100,7 @@ async def rank(
     windows: bool,
     reranker_scores: bool,
 ) -> Ranking:
-    """Score passages with the loaded models; a score never depends on the other passages. An empty or blank one is the last.
+    """Score passages with the loaded models; a score never depends on the other passages. Blank ones are last.
 
     Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
             reranker_scores: whether the re-ranker's own are wanted, too.
