@@ -43,8 +43,6 @@ def main(folder: Path, texts_file: Path, threads: int, seconds: float) -> dict[s
 def measure(
     session: onnxruntime.InferenceSession, tokenizer: Tokenizer, texts: list[str], threads: int, seconds: float
 ) -> dict[str, float]:
-    """Measure one list of texts."""
-
     def feed(text: str) -> dict[str, np.ndarray]:
         input_ids_BL = np.asarray([tokenizer.encode(text).ids], dtype=np.int64)
         return {"input_ids": input_ids_BL, "attention_mask": np.ones_like(input_ids_BL)}

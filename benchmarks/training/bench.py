@@ -29,8 +29,6 @@ STUDENT = StudentConfig(bottleneck_size=128, unit_layers=3, recurrences=2)
 
 @dataclass(frozen=True)
 class Bench:
-    """The inputs of both trainers."""
-
     english: list[str]
     other: list[str]
     label_ND: np.ndarray

@@ -128,7 +128,6 @@ def ablate_reranking(spec: StudySpec, options: argparse.Namespace, load_model: L
 
 
 def _command(options: argparse.Namespace) -> str:
-    """As a report names it: without local paths."""
     spec = options.spec.name if options.spec.is_absolute() else options.spec
     return f"crosslet ablate {spec} --data DIR --out DIR"
 

@@ -56,7 +56,6 @@ def write_checkpoint(
 
 
 def _dense(layer: Layer) -> Dense:
-    """A layer as a module of sentence-transformers."""
     dim = len(layer.bias_D)
     dense = Dense(dim, dim, bias=True, activation_function=ACTIVATIONS[layer.activation]())
     dense.linear.load_state_dict({"weight": torch.from_numpy(layer.weight_DD), "bias": torch.from_numpy(layer.bias_D)})

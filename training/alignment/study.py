@@ -222,7 +222,6 @@ def _trained_rows(table: str, spec: StudySpec, parts: Parts) -> list[StudyRow]:
 
 
 def _settings(table: str, spec: StudySpec) -> dict[str, Settings]:
-    """Row -> its settings."""
     ours, paper = Settings(epochs=spec.epochs), PAPER
     margins = {distance: spec.margins.get(distance, ours.margin) for distance in DISTANCES}
     tables: dict[str, dict[str, Settings]] = {
@@ -256,7 +255,6 @@ def _layer_rows(spec: StudySpec, split: Split) -> Iterator[StudyRow]:
 
 
 def _look_up(texts: Sequence[str], vectors_ND: Vectors) -> Encode:
-    """An encoder of known texts."""
     known = dict(zip(texts, vectors_ND, strict=True))
     return each_text_once(lambda new: np.stack([known[text] for text in new]))
 
