@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table, write_document
-from training.alignment.candidates import Method, make_candidates, procrustes, ridge
+from training.alignment.candidates import Method, make_candidates, procrustes
 from training.alignment.head import STRUCTURES
 from training.alignment.job import vectors_of
 from training.alignment.layers import Means, Sides, Vectors
@@ -290,10 +290,9 @@ def layer_vectors(model: str, texts: Sequence[str]) -> dict[str, Vectors]:
 
 def _closed_form(train: Pairs, dev: Pairs, test: Pairs) -> list[StudyRow]:
     fitted, tested = train.sides, test.sides
-    rows = [_before(train, test)]
-    for name, fit in {"orthogonal Procrustes, one side": procrustes, "ridge, one side": ridge}.items():
-        layer = fit(*fitted)
-        rows.append(_row(name, (layer(fitted[0]), fitted[1]), (layer(tested[0]), tested[1])))
+    rotation = procrustes(*fitted)
+    sides = [(rotation(pairs[0]), pairs[1]) for pairs in (fitted, tested)]
+    rows = [_before(train, test), _row("orthogonal Procrustes, one side", *sides)]
     for method in CLOSED_FORMS:
         best = make_candidates(train, dev, Settings(), method)[0]
         sides = [(best.mapped(pairs.source_ND), best.mapped(pairs.target_ND)) for pairs in (train, test)]
