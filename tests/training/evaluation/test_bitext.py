@@ -13,20 +13,9 @@ from training.evaluation.bitext import (
     evaluate_tatoeba,
     failures_markdown,
     find_bitext,
-    precision_at,
-    ranks_of_translations,
     score_bitext,
     worst_failures,
 )
-
-
-def test_precision_of_a_hand_computed_case() -> None:
-    candidates = np.eye(3, dtype=np.float32)
-    queries = np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 5]], dtype=np.float32)  # the second prefers candidate 0
-    ranks = ranks_of_translations(queries, candidates)
-    assert ranks.tolist() == [0, 1, 0]
-    assert precision_at(1, ranks) == pytest.approx(100 * 2 / 3)
-    assert precision_at(2, ranks) == 100
 
 
 def test_precision_agrees_with_scikit_learn_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:

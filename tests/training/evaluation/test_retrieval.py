@@ -10,13 +10,9 @@ from ir_measures import AP, RR, Success, nDCG
 from tests.training.evaluation.test_sts import encode_by_length, write_lines
 from training.errors import EvaluationError
 from training.evaluation.retrieval import (
-    accuracy_at,
-    average_precision_at,
     evaluate_retrieval,
-    ndcg_at,
     rank_passages,
     read_retrieval,
-    reciprocal_rank_at,
     score_rankings,
 )
 
@@ -46,18 +42,6 @@ def test_metrics_agree_with_ir_measures_on_graded_relevance() -> None:
     )
     for metric, measure in MEASURES.items():
         assert scored[metric] == pytest.approx(100 * expected[measure], abs=0.006), metric
-
-
-def test_metrics_of_a_hand_computed_case() -> None:
-    grades, judged = [0.0, 2.0, 0.0, 1.0], [1.0, 2.0, 3.0, 0.0]  # the document of grade 3 was not found
-    assert (accuracy_at(1, grades), accuracy_at(2, grades)) == (0, 1)
-    assert (reciprocal_rank_at(1, grades), reciprocal_rank_at(3, grades)) == (0, 0.5)
-    assert average_precision_at(4, grades, judged) == pytest.approx((1 / 2 + 2 / 4) / 3)
-    assert average_precision_at(2, grades, judged) == pytest.approx((1 / 2) / 3)
-    gain = 2 / math.log2(3) + 1 / math.log2(5)
-    ideal = 3 / math.log2(2) + 2 / math.log2(3) + 1 / math.log2(4)
-    assert ndcg_at(4, grades, judged) == pytest.approx(gain / ideal)
-    assert ndcg_at(1, grades, judged) == 0
 
 
 def test_perfect_ranking_scores_100_over_answered_queries() -> None:
@@ -139,13 +123,6 @@ def test_a_malformed_set_is_one_sentence(tmp_path: Path, write, file: str, line:
     write_lines(tmp_path / file, [line])
     with pytest.raises(EvaluationError, match=rf"{file} {complaint}"):
         read_retrieval(tmp_path)
-
-
-def test_queries_and_passages_may_share_ids(tmp_path: Path) -> None:
-    write_lines(tmp_path / "queries.tsv", ["1\ta", "2\tbbbb"])
-    write_lines(tmp_path / "passages.tsv", ["1\ta", "2\tbbbb"])
-    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
-    assert evaluate_retrieval(encode_by_length, tmp_path)["acc@1"] == 100.0
 
 
 @pytest.mark.parametrize("name", ["queries.tsv", "passages.tsv"])

@@ -87,13 +87,6 @@ def test_a_dev_set_without_two_scores_counts_for_nothing(tmp_path: Path) -> None
         DevScore(tmp_path, ["fr"])
 
 
-def test_limited_rows_are_evenly_spaced(tmp_path: Path) -> None:
-    rows = ["5\ta\ta", "0\ta\ta", "4\ta\tabc", "5\ta\tabcdefgh", "1\ta\tabcdefgh"]
-    write_lines(tmp_path / "en-de.tsv", rows)
-    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"], rows=3) == {"en-de": 100.0}  # the first, third and last
-    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"])["en-de"] < 100
-
-
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -121,26 +114,11 @@ def test_input_without_gold_or_with_fewer_scores_is_refused(tmp_path: Path) -> N
         read()
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b"", "is empty"),
-        (b"\xef\xbb\xbf", "is empty"),
-        (b"5\tone\ttwo\n4\tT\xfcr\tdoor\n", r"en-de\.tsv line 2 is not valid UTF-8"),
-        ("5\tone\ttwo\n".encode("utf-16"), r"en-de\.tsv is UTF-16 by its byte-order mark; save it as UTF-8"),
-    ],
-)
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_a_file_without_text_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "en-de.tsv"
     path.write_bytes(content)
-    with pytest.raises(EvaluationError, match=complaint):
-        read_sts(path)
-
-
-def test_a_cut_off_archive_is_refused(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "en-de.tsv.gz", ["5\tone\ttwo"] * 100)
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(EvaluationError, match="cannot be read to its end"):
+    with pytest.raises(EvaluationError, match="is empty"):
         read_sts(path)
 
 
