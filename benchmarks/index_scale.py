@@ -229,7 +229,6 @@ def txtai(trial: Trial) -> Measured:
 
 
 def fill(store: DocumentStore, vectors_ND: Vectors) -> None:
-    """Store the vectors; document i gets id i and row i + 1."""
     for start in range(0, len(vectors_ND), BATCH):
         part = vectors_ND[start : start + BATCH]
         documents = [Document(str(start + row), f"the text of document {start + row}", {}) for row in range(len(part))]

@@ -62,7 +62,6 @@ def document(number: int, language: str, sentences_of: Mapping[str, Sequence[str
 
 
 def code(chosen: random.Random) -> str:
-    """Return a part number such as QX-40817B."""
     letters = "ABCDEFGHKLMNPQRSTUVWXZ"
     return (
         f"{chosen.choice(letters)}{chosen.choice(letters)}-{chosen.randrange(10_000, 100_000)}{chosen.choice(letters)}"

@@ -111,7 +111,6 @@ def main() -> None:
 
 
 def by_length(artifact: Path, *, cores: int, rounds: int) -> None:
-    """Print what a pair takes one thread, by its tokens."""
     from service.model.reranker import PairTokens, Reranker
     from training.system.device import describe_hardware
 
@@ -164,7 +163,6 @@ def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int
 
 
 def _open(contender: Contender, artifact: Path, peer: Path, cores: int) -> None:
-    """Open a contender in its own process, on the first `cores` processors."""
     global _score
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     _score = contender.open(artifact, peer, cores)

@@ -118,7 +118,6 @@ class Reservoir:
         self.kept: list[tuple[int, bytes]] = []  # request number, response body
 
     def add(self, number: int, body: bytes) -> None:
-        """Offer a response to the sample; it may replace another."""
         self._seen += 1
         if len(self.kept) < self._size:
             self.kept.append((number, body))

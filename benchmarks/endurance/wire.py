@@ -108,7 +108,6 @@ class Known:
 
     @classmethod
     async def ask(cls, port: int) -> "Known":
-        """Embed each known text alone."""
         connection = Connection(port)
         answers = [await connection.ask(request_bytes("POST", "/embed", {"inputs": text})) for text in SENTENCES]
         await connection.close()

@@ -181,7 +181,6 @@ def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
 
 
 def _absolute(text: str) -> Path:
-    """Make a path absolute, since peers run in other folders."""
     return Path(text).resolve()
 
 

@@ -51,7 +51,6 @@ class Criterion:
 
     @property
     def line(self) -> str:
-        """The criterion as `make bench` prints it."""
         measured = "-" if self.measured is None else f"{self.measured:.2f}"
         return f"{self.verdict}: {self.what}: {measured} ({'at most' if self.at_most else 'at least'} {self.limit:g})"
 

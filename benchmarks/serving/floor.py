@@ -81,7 +81,6 @@ def rate(run: Run, count: int, threads: int, seconds: float) -> float:
 
 
 def median_ms(run: Run, count: int, seconds: float) -> float:
-    """The median duration of sequential calls on this thread."""
     times = list(_times(run, count, seconds))
     return sorted(times)[len(times) // 2] * 1000
 

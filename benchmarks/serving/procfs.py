@@ -13,7 +13,6 @@ NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests' time is counted 
 
 
 def tree_of(pid: int) -> list[psutil.Process]:
-    """The process and its living descendants."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]

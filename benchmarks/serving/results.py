@@ -165,7 +165,6 @@ class Run:
 
     @property
     def cores(self) -> list[int]:
-        """The core counts that were measured, largest first."""
         return sorted({one.cores for one in self.loads}, reverse=True)
 
     @property

@@ -84,7 +84,6 @@ def _single(sentences: Sequence[str], draw: random.Random, count_tokens: CountTo
 
 
 def _interleaved(by_language: Sequence[list[str]]) -> list[str]:
-    """Interleave texts: one of each language in turn."""
     rows = itertools.zip_longest(*by_language)
     return list(dict.fromkeys(text for row in rows for text in row if text is not None))
 

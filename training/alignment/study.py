@@ -116,20 +116,20 @@ def read_spec(path: Path) -> StudySpec:
 class StudyRow:
     """P@1 and P@5 x 100 of source to target, means over the seeds.
 
-    spread: standard deviation of P@1 over the seeds.  sentences: of the test; None: not known.
+    sentences: of the test.  spread: standard deviation of P@1 over the seeds.
     """
 
     name: str
     p1: float
     p5: float
+    sentences: int
     spread: float = 0.0
-    sentences: int | None = None
 
     @property
     def error(self) -> float:
         """Standard error of P@1, from the number of sentences and from the seeds."""
         share = self.p1 / 100
-        sampling = 0.0 if self.sentences is None else 100 * (share * (1 - share) / self.sentences) ** 0.5
+        sampling = 100 * (share * (1 - share) / self.sentences) ** 0.5
         return float(np.hypot(sampling, self.spread))
 
 
@@ -313,12 +313,12 @@ def _trained_row(name: str, settings: Settings, seeds: Sequence[int], parts: Par
         sides = [(head(pairs.source_ND), head(pairs.target_ND)) for pairs in (train, test)]
         rows.append(_row(name, *sides))
     p1, p5 = [row.p1 for row in rows], [row.p5 for row in rows]
-    return StudyRow(name, float(np.mean(p1)), float(np.mean(p5)), float(np.std(p1)), len(test))
+    return StudyRow(name, float(np.mean(p1)), float(np.mean(p5)), len(test), float(np.std(p1)))
 
 
 def _row(name: str, fitted: Sides, tested: Sides) -> StudyRow:
     scores = score_bitext(*Means.by_language(*fitted)(*tested))
-    return StudyRow(name, scores["p1_forward"], scores["p5_forward"], sentences=len(tested[0]))
+    return StudyRow(name, scores["p1_forward"], scores["p5_forward"], len(tested[0]))
 
 
 def paragraphs(pairs: Sequence[Pair]) -> list[Pair]:
@@ -348,8 +348,8 @@ def table_of(title: str, rows: Sequence[StudyRow]) -> Iterator[Block]:
         ]
         for row in rows
     ]
-    tested = "" if rows[0].sentences is None else f"Of {rows[0].sentences:,} test pairs."
-    yield Table(["", "P@1", "spread", "P@5", "paper's P@1", "P@5"], cells, tested)
+    header = ["", "P@1", "spread", "P@5", "paper's P@1", "P@5"]
+    yield Table(header, cells, f"Of {rows[0].sentences:,} test pairs.")
     if title == "head":
         yield Paragraph(f"The paper's other encoders, P@1 and P@5 without and with the head: {PAPER_ENCODERS}.")
     if title in FINDINGS:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, Success, nDCG
 
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 from training.errors import EvaluationError
 from training.evaluation.retrieval import (
     evaluate_retrieval,
@@ -52,9 +53,9 @@ def test_perfect_ranking_scores_100_over_answered_queries() -> None:
 
 
 def write_bipar(folder: Path) -> None:
-    write_lines(folder / "queries.tsv", ["q1\ten\taa", "q2\tzh\tbbbb", "q3\ten\tnobody asked"])
-    write_lines(folder / "passages.tsv", ["p1\tzh\tcccc", "p2\ten\tdd", "p3\ten\tee"])
-    write_lines(folder / "qrels.tsv", ["q1\tp3", "q2\tp1"])
+    write(folder / "queries.tsv", "q1\ten\taa", "q2\tzh\tbbbb", "q3\ten\tnobody asked")
+    write(folder / "passages.tsv", "p1\tzh\tcccc", "p2\ten\tdd", "p3\ten\tee")
+    write(folder / "qrels.tsv", "q1\tp3", "q2\tp1")
 
 
 def write_beir(folder: Path) -> None:
@@ -65,9 +66,9 @@ def write_beir(folder: Path) -> None:
         {"_id": "p3", "text": "ee"},
         {"_id": "q1", "text": "aa"},  # the query itself is among the passages
     ]
-    write_lines(folder / "queries.jsonl", [json.dumps(row) for row in queries])
-    write_lines(folder / "corpus.jsonl.gz", [json.dumps(row) for row in passages])
-    write_lines(folder / "qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q1\tp3\t2", "q1\tp1\t0", "q2\tp1\t1"])
+    write(folder / "queries.jsonl", *(json.dumps(row) for row in queries))
+    write(folder / "corpus.jsonl.gz", *(json.dumps(row) for row in passages))
+    write(folder / "qrels/test.tsv", "query-id\tcorpus-id\tscore", "q1\tp3\t2", "q1\tp1\t0", "q2\tp1\t1")
 
 
 def test_of_equal_passages_the_earlier_ranks_first(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "file", "line", "complaint"),
+    ("write_set", "file", "line", "complaint"),
     [
         (
             write_bipar,
@@ -118,9 +119,9 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
         (write_beir, "queries.jsonl", "{", "line 1 .*; the layout is a JSON object with the strings _id, text"),
     ],
 )
-def test_a_malformed_set_is_one_sentence(tmp_path: Path, write, file: str, line: str, complaint: str) -> None:
-    write(tmp_path)
-    write_lines(tmp_path / file, [line])
+def test_a_malformed_set_is_one_sentence(tmp_path: Path, write_set, file: str, line: str, complaint: str) -> None:
+    write_set(tmp_path)
+    write(tmp_path / file, line)
     with pytest.raises(EvaluationError, match=rf"{file} {complaint}"):
         read_retrieval(tmp_path)
 
@@ -128,7 +129,7 @@ def test_a_malformed_set_is_one_sentence(tmp_path: Path, write, file: str, line:
 @pytest.mark.parametrize("name", ["queries.tsv", "passages.tsv"])
 def test_an_id_given_twice_is_refused_with_its_lines(tmp_path: Path, name: str) -> None:
     for file in ("queries.tsv", "passages.tsv"):
-        write_lines(tmp_path / file, ["1\ta", "2\tbbbb", *(["1\tccc"] if file == name else [])])
-    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
+        write(tmp_path / file, "1\ta", "2\tbbbb", *(["1\tccc"] if file == name else []))
+    write(tmp_path / "qrels.tsv", "1\t1", "2\t2")
     with pytest.raises(EvaluationError, match=rf"{name} line 3 repeats the id 1 of line 1"):
         evaluate_retrieval(encode_by_length, tmp_path)
