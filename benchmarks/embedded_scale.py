@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 
 def measure(count: int) -> None:
-    """Load so many documents, and print one line a fact."""
     rng = np.random.default_rng(0)
     centre_CD = rng.standard_normal((CENTRES, DIM), np.float32)
 
@@ -76,19 +75,16 @@ def load(
     documents: Callable[[str, int], list[Document]],
     vectors: Callable[[int], npt.NDArray[np.float32]],
 ) -> None:
-    """Put so many documents in batches."""
     for start in range(0, count, BATCH):
         collection.put(documents(f"{start}-", BATCH), vectors(BATCH))
 
 
 def report(what: str, inputs: list[T], call: Callable[[T], object]) -> None:
-    """Print the median and the 99th percentile of a call's time."""
     times_ms = [1000 * timed(partial(call, one)) for one in inputs]
     print(f"{what}: p50 {np.median(times_ms):.1f} ms, p99 {np.percentile(times_ms, 99):.1f} ms")
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Return the seconds that a call takes."""
     started_at = time.perf_counter()
     call()
     return time.perf_counter() - started_at

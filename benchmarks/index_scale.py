@@ -54,7 +54,6 @@ Search = Callable[[Vectors], list[int]]
 
 
 def main() -> None:
-    """Embed once, then load and search every size."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.index_scale", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
@@ -84,8 +83,6 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Contender:
-    """A search engine, and the cost of loading it."""
-
     name: str
     search: Search
     load_s: float | None
@@ -128,7 +125,6 @@ class Trial:
         load_s: float | None,
         size_bytes: int | None = None,
     ) -> Measured:
-        """The row of a contender's results and search times."""
         nearest = self.nearest_QK.tolist()
         hits = sum(len(set(rows) & set(nearest_K)) for rows, nearest_K in zip(found, nearest, strict=True))
         p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
@@ -222,7 +218,6 @@ def milvus_lite(trial: Trial) -> list[Measured]:
 
 
 def txtai(trial: Trial) -> Measured:
-    """Measure txtai with its default settings, in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         arrays = [Path(folder) / "vectors.npy", Path(folder) / "queries.npy"]
         for path, array in zip(arrays, (trial.vectors_ND, trial.query_QD), strict=True):
@@ -234,7 +229,6 @@ def txtai(trial: Trial) -> Measured:
 
 
 def fill(store: DocumentStore, vectors_ND: Vectors) -> None:
-    """Store the vectors; document i gets id i and row i + 1."""
     for start in range(0, len(vectors_ND), BATCH):
         part = vectors_ND[start : start + BATCH]
         documents = [Document(str(start + row), f"the text of document {start + row}", {}) for row in range(len(part))]
@@ -256,7 +250,6 @@ def grown(real_ND: Vectors, size: int) -> Vectors:
 
 
 def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
-    """All distinct sentences of all sources in these languages."""
     found: set[str] = set()
     sources = sorted(path.name for path in folder.iterdir() if path.is_dir())
     for source in sources:
@@ -278,7 +271,6 @@ def drawn(found: set[str], count: int) -> list[str]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The duration of a call."""
     started_at = time.perf_counter()
     call()
     return time.perf_counter() - started_at

@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Fill a store, then print its sizes and the median and 99th percentile of each kind of query and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keywords", description=__doc__)
     parser.add_argument("texts", type=Path, nargs="+", help="text files, gzip, named by language")
     parser.add_argument("--documents", type=int, default=100_000)
@@ -52,20 +51,17 @@ def main() -> None:
 
 
 def made(paths: Sequence[Path], count: int, chosen: random.Random) -> list[Document]:
-    """Return documents of all languages in turn."""
     sentences_of = {path.name[:2]: gzip.decompress(path.read_bytes()).decode().splitlines() for path in paths}
     languages = [*sentences_of]
     return [document(number, languages[number % len(languages)], sentences_of, chosen) for number in range(count)]
 
 
 def document(number: int, language: str, sentences_of: Mapping[str, Sequence[str]], chosen: random.Random) -> Document:
-    """Return two sentences with a part number."""
     text = " ".join([*chosen.sample(sentences_of[language], 2), f"{code(chosen)}."])
     return Document(f"{number}", text, {"lang": language})
 
 
 def code(chosen: random.Random) -> str:
-    """Return a part number such as QX-40817B."""
     letters = "ABCDEFGHKLMNPQRSTUVWXZ"
     return (
         f"{chosen.choice(letters)}{chosen.choice(letters)}-{chosen.randrange(10_000, 100_000)}{chosen.choice(letters)}"
@@ -73,14 +69,12 @@ def code(chosen: random.Random) -> str:
 
 
 def put(store: DocumentStore, documents: Sequence[Document]) -> None:
-    """Put documents in one transaction."""
     with store.transaction() as transaction:
         transaction.upsert(documents, np.ones((len(documents), 1), np.float32))
         transaction.commit()
 
 
 def sizes(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return the bytes of each kind of keyword table."""
     like = "sum(iif(name LIKE '%{0}%', pgsize, 0))"
     kinds = ["keywords", "vocabulary", "trigrams"]
     stored = connection.execute(f"SELECT {', '.join(map(like.format, kinds))} FROM dbstat").fetchone()
@@ -88,7 +82,6 @@ def sizes(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def measure(store: DocumentStore, documents: Sequence[Document], chosen: random.Random) -> None:
-    """Time each kind of query, and the replacement of a document."""
     asked = chosen.sample(documents, QUERIES)
     codes = [document.text.split()[-1].rstrip(".") for document in asked]
     words = [max(document_terms(document.text), key=len) for document in asked]
@@ -110,7 +103,6 @@ def measure(store: DocumentStore, documents: Sequence[Document], chosen: random.
 
 
 def search(store: DocumentStore, text: str, *, typing: bool) -> None:
-    """Look a query up, as a request does."""
     with store.snapshot() as snapshot:
         snapshot.with_keywords(text, typing=typing)
 
@@ -134,7 +126,6 @@ def misspelt(word: str, chosen: random.Random) -> str:
 
 
 def timed(call: Callable[[T], object], values: Iterable[T]) -> str:
-    """Return the median and the 99th percentile of calls, in milliseconds."""
     took_ms: list[float] = []
     for value in values:
         start = time.perf_counter()
@@ -144,7 +135,6 @@ def timed(call: Callable[[T], object], values: Iterable[T]) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

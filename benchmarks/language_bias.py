@@ -21,7 +21,6 @@ from service.settings import BUNDLED_MODEL
 
 
 def main() -> None:
-    """Embed, centre, search, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.language_bias", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with eval/stsb/test")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
@@ -67,7 +66,6 @@ def centre(vectors_LND: Vectors) -> Vectors:
 
 
 def report(name: str, query_LND: Vectors, document_LND: Vectors, languages: list[str]) -> None:
-    """Print statistics of every query's nearest L - 1."""
     count, sentences, _ = query_LND.shape
     documents = document_LND.reshape(count * sentences, -1)
     language_of, sentence_of = np.divmod(np.arange(count * sentences), sentences)

@@ -51,7 +51,6 @@ class Question:
 
 
 def main() -> None:
-    """Load each length three times, cut, as means and in passages, and ask every question of each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_documents", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--words", type=int, nargs="+", default=[300, 1000, 3000])

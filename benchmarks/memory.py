@@ -14,7 +14,6 @@ MIB = 2**20
 
 
 def added_by(name: str, load: Callable[[], object]) -> None:
-    """Run one step of the start, trim freed memory, and print the increase."""
     before = memory.resident_bytes()
     load()
     gc.collect()
@@ -24,14 +23,12 @@ def added_by(name: str, load: Callable[[], object]) -> None:
 
 
 def peak_of(name: str, call: Callable[[], object]) -> None:
-    """Print the growth of the process during one call."""
     gc.collect()
     memory.return_free_memory()
     print(f"{name:32} {memory.growth_during(call) / MIB:+7.1f} MiB")
 
 
 def main() -> None:
-    """Start a service step by step, then embed texts of several sizes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="artifact; default: the bundled model")
     options = parser.parse_args()

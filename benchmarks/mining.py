@@ -12,7 +12,6 @@ dedup  joins both sides. The gold pairs are translations and lines of equal text
 """
 
 import argparse
-import gzip
 import itertools
 import tempfile
 from collections import defaultdict
@@ -37,12 +36,10 @@ from service.offline.mining import (
 )
 from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL, Settings
+from training.evaluation.bitext import find_bitext
 
-CODES = {
-    **{"ar": "ara", "cs": "ces", "de": "deu", "es": "spa", "fr": "fra", "hi": "hin", "id": "ind", "it": "ita"},
-    **{"ja": "jpn", "ko": "kor", "nl": "nld", "pl": "pol", "pt": "por", "ru": "rus", "tr": "tur", "vi": "vie"},
-    "zh": "cmn",
-}
+LANGUAGES = ("ar", "cs", "de", "es", "fr", "hi", "id", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "vi", "zh")
+FOLDERS = {"tatoeba": "tatoeba", "flores": "flores200"}
 MARGINS = (1.0, 1.06, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4)
 DEDUP_MARGINS = (1.2, 1.4, 1.6, 1.8, 2.0)
 COSINES = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
@@ -52,18 +49,9 @@ Pairs = set[tuple[str, str]]
 Score = tuple[float, float]  # precision and recall, in percent
 
 
-def tatoeba(folder: Path, language: str, count: int) -> tuple[list[str], list[str]]:
-    stem = folder / "tatoeba" / f"tatoeba.{CODES[language]}-eng"
-    texts, english = (
-        Path(f"{stem}.{side}").read_text(encoding="utf-8").splitlines()[:count] for side in (CODES[language], "eng")
-    )
-    return texts, english
-
-
-def flores(folder: Path, language: str, count: int) -> tuple[list[str], list[str]]:
-    paths = (folder / "flores200" / f"devtest.{side}.txt.gz" for side in (language, "en"))
-    texts, english = (gzip.decompress(path.read_bytes()).decode().splitlines()[:count] for path in paths)
-    return texts, english
+def read(folder: Path, name: str, language: str, count: int) -> tuple[list[str], list[str]]:
+    texts, english = find_bitext(folder / FOLDERS[name])[language].read()
+    return texts[:count], english[:count]
 
 
 def write(folder: str, name: str, lines: Sequence[str]) -> Path:
@@ -123,8 +111,8 @@ def pairs_of_equals(texts: list[str]) -> Pairs:
 
 def several(folder: Path, engine: Engine, dim: int) -> str:
     """How many lines join the group of their own sentence, and of another, in a file of five languages."""
-    texts = [flores(folder, language, SENTENCES)[0] for language in ("de", "fr", "es", "ja")]
-    lines_of = [line for side in (flores(folder, "de", SENTENCES)[1], *texts) for line in side]
+    texts = [read(folder, "flores", language, SENTENCES)[0] for language in ("de", "fr", "es", "ja")]
+    lines_of = [line for side in (read(folder, "flores", "de", SENTENCES)[1], *texts) for line in side]
     with tempfile.TemporaryDirectory() as scratch, Lines(write(scratch, "a", lines_of)) as lines:
         first_N = find_groups(lines, engine, cosine=COSINE, margin=DEDUP_MARGIN, dim=dim, settings=Settings())
     joined = [(row % SENTENCES, first % SENTENCES) for row, first in enumerate(first_N.tolist()) if row != first]
@@ -132,7 +120,6 @@ def several(folder: Path, engine: Engine, dim: int) -> str:
     return f"{right} of {len(lines_of) - SENTENCES} repeats found, {len(joined) - right} wrong"
 
 
-SETS: dict[str, Callable[[Path, str, int], tuple[list[str], list[str]]]] = {"tatoeba": tatoeba, "flores": flores}
 Task = Callable[[list[str], list[str], Engine, int], list[Score]]
 TASKS: dict[str, tuple[Task, Sequence[float]]] = {
     "mine": (mine, MARGINS),
@@ -145,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL)
-    parser.add_argument("--languages", nargs="+", choices=CODES, default=list(CODES))
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=LANGUAGES)
+    parser.add_argument("--sets", nargs="+", choices=FOLDERS, default=list(FOLDERS))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--several", action="store_true")
@@ -161,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n{name}\n\n{HEADER}")
         for of in options.sets:
             scores = [
-                task(*SETS[of](options.data, language, options.lines), engine, dim) for language in options.languages
+                task(*read(options.data, of, language, options.lines), engine, dim) for language in options.languages
             ]
             for threshold, at_threshold in zip(thresholds, zip(*scores, strict=True), strict=True):
                 cells = [f"{of} | {threshold:.2f}"]

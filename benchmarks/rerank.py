@@ -19,10 +19,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,6 @@ def main() -> None:
 
 
 def by_length(artifact: Path, *, cores: int, rounds: int) -> None:
-    """Print what a pair takes one thread, by its tokens."""
     from service.model.reranker import PairTokens, Reranker
     from training.system.device import describe_hardware
 
@@ -133,18 +131,22 @@ def by_length(artifact: Path, *, cores: int, rounds: int) -> None:
 
 
 def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int, tokens: int) -> None:
-    """Open all contenders, then let them score by turns, after a round to warm up."""
     from scipy.stats import spearmanr
 
     from service.model.session import has_vnni
     from training.system.device import describe_hardware
 
-    opened = {one.name: Process(one, artifact, peer, cores) for one in CONTENDERS}
-    there = {name: process for name, process in opened.items() if process.is_open}
-    found: dict[str, list[tuple[float, float, list[float]]]] = {name: [] for name in there}
+    opened = {one.name: ProcessPoolExecutor(1, get_context("spawn")) for one in CONTENDERS}
+    found: dict[str, list[tuple[float, float, list[float]]]] = {}
+    for one in CONTENDERS:
+        try:
+            opened[one.name].submit(_open, one, artifact, peer, cores).result()
+            found[one.name] = []
+        except Exception as exc:  # a backend that cannot be had here
+            print(f"{one.name} is left out: {type(exc).__name__}: {exc}", file=sys.stderr)
     for _ in range(rounds + 1):
-        for name, process in there.items():
-            found[name].append(process.score(pairs))
+        for name, results in found.items():
+            results.append(opened[name].submit(_timed, pairs).result())
     reference = found["CrossEncoder, torch"][0][2]
     print(f"{describe_hardware()}; VNNI: {has_vnni()}")
     print(f"{len(pairs)} passages of {tokens} tokens, {cores} cores, {rounds} rounds\n")
@@ -157,49 +159,20 @@ def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int
             f"| {agreement:.4f} |"
         )
     for process in opened.values():
-        process.close()
+        process.shutdown()
 
 
-class Process:
-    """A contender in a fresh process on the first `cores` processors."""
-
-    def __init__(self, contender: Contender, artifact: Path, peer: Path, cores: int) -> None:
-        context = get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_answer, args=(other, contender, artifact, peer, cores))
-        self._process.start()
-        trouble = self._pipe.recv()
-        self.is_open = trouble is None
-        if trouble is not None:
-            print(f"{contender.name} is left out: {trouble}", file=sys.stderr)
-
-    def score(self, pairs: Pairs) -> tuple[float, float, list[float]]:
-        """Seconds on the clock, seconds of processors, scores."""
-        self._pipe.send(pairs)
-        result: tuple[float, float, list[float]] = self._pipe.recv()
-        return result
-
-    def close(self) -> None:
-        self._pipe.close()
-        self._process.join()
-
-
-def _answer(pipe: Connection, contender: Contender, artifact: Path, peer: Path, cores: int) -> None:
+def _open(contender: Contender, artifact: Path, peer: Path, cores: int) -> None:
+    global _score
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    try:
-        score = contender.open(artifact, peer, cores)
-    except Exception as exc:  # a backend that cannot be had here
-        pipe.send(f"{type(exc).__name__}: {exc}")
-        return
-    pipe.send(None)
-    while True:
-        try:
-            pairs = pipe.recv()
-        except EOFError:
-            return
-        started, cpu_started = time.perf_counter(), time.process_time()
-        scores = score(pairs)
-        pipe.send((time.perf_counter() - started, time.process_time() - cpu_started, scores))
+    _score = contender.open(artifact, peer, cores)
+
+
+def _timed(pairs: Pairs) -> tuple[float, float, list[float]]:
+    """Seconds on the clock, seconds of processors, scores."""
+    started, cpu_started = time.perf_counter(), time.process_time()
+    scores = _score(pairs)
+    return time.perf_counter() - started, time.process_time() - cpu_started, scores
 
 
 def random_checkpoint(folder: Path) -> Path:
@@ -238,7 +211,6 @@ def make_pairs(checkpoint: Path, passages: int, tokens: int) -> Pairs:
 
 
 def parity_words() -> list[str]:
-    """Words of many languages."""
     from export.parity import PARITY_TEXTS
 
     return [word for texts in PARITY_TEXTS.values() for text in texts for word in text.split()]

@@ -25,7 +25,6 @@ Asked = dict[str, object]  # what a search has beside its query
 
 
 def main() -> None:
-    """Ask a service without a re-ranker, then one with it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reranked_search", description=__doc__)
     parser.add_argument("--reranker", type=Path, required=True, metavar="FOLDER", help="an artifact of a cross-encoder")
     parser.add_argument("--rerank-k", type=int, nargs="+", default=[10, 20], help="how many it reads (10 20)")
@@ -49,7 +48,6 @@ def main() -> None:
 
 
 def report(service: ServiceProcess, found: SearchSet, queries: Sequence[Query], rows: dict[str, Asked]) -> None:
-    """Put the documents, then print a row for each kind of search."""
     with httpx.Client(base_url=f"http://{HOST}:{service.port}", trust_env=False, timeout=120) as client:
         documents = [{"id": str(number), "text": text} for number, text in enumerate(found.documents)]
         client.put("/documents", json={"documents": documents}).raise_for_status()

@@ -54,8 +54,6 @@ class Measured:
 
 @dataclass(frozen=True)
 class Setting:
-    """The model and the sentences behind the vectors."""
-
     model: str
     fingerprint: str
     real: int  # sentences
@@ -64,13 +62,11 @@ class Setting:
 
 
 def write_page(found: Sequence[Measured], setting: Setting, docs: Path) -> None:
-    """Write the page and its plot under `docs`."""
     draw(found, docs / PLOT)
     (docs / PAGE).write_text(page(found, setting), encoding="utf-8")
 
 
 def page(found: Sequence[Measured], setting: Setting) -> str:
-    """The whole page."""
     command = f"python -m benchmarks.index_scale --data DIR {shlex.join(setting.options)}"
     facts = [
         f"- Machine: {cpu_model()}",
@@ -84,7 +80,6 @@ def page(found: Sequence[Measured], setting: Setting) -> str:
 
 
 def row(one: Measured) -> str:
-    """A row of the table."""
     figures = (one.p50_ms, ".2f"), (one.p99_ms, ".2f"), (one.recall, ".3f"), (one.mib, ".0f"), (one.load_s, ".1f")
     cells = ["-" if value is None else format(value, shape) for value, shape in figures]
     return f"| {one.documents:,} | {one.name} | {' | '.join(cells)} |"

@@ -26,7 +26,6 @@ class Words(nn.Module):
 
 
 def step_ms(vocab_size: int, *, is_sparse: bool) -> float:
-    """Median CPU time of a step, in ms."""
     model = Words(vocab_size)
     stepper = Stepper(model, StageConfig(pairs=2, sparse_embeddings=is_sparse))
     generator = np.random.default_rng(0)

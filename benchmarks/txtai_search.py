@@ -18,7 +18,6 @@ WARM_UP = 10
 
 
 def main() -> None:
-    """Load, warm up, then search sequentially."""
     vectors_ND, query_QD = (np.load(path) for path in sys.argv[1:3])
     faiss.omp_set_num_threads(1)
     by_text = {f"the text of document {row}": vector_D for row, vector_D in enumerate(vectors_ND)}

@@ -26,7 +26,6 @@ from export.align import (
     REFUSED,
     add_arguments,
     at_least_1,
-    exit_status,
     finite_rate,
     is_refused,
     model_folder,
@@ -51,6 +50,7 @@ from training.alignment.pairs import Split, with_languages
 from training.alignment.scores import ServedScores, lost_beyond, served_scores
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
+from training.system.command import exit_status
 from training.system.files import write_json_atomically
 
 UNFINISHED = ".training."  # begins the name of a folder in --out
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns: 0; 1 where nothing is gained or a language is harmed; 2 with one sentence; 130 on Ctrl-C."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    return exit_status(run, options, stopped="stopped; the same command goes on")
+    return exit_status(lambda: run(options), stopped="stopped; the same command goes on")
 
 
 def run(options: argparse.Namespace) -> int:

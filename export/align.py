@@ -10,13 +10,12 @@ import logging
 import math
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from safetensors import SafetensorError
 from tqdm import tqdm
 
 from export.errors import ExportError
@@ -24,17 +23,17 @@ from export.evaluation.models import load_model
 from export.head import add_head
 from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
 from training.alignment.candidates import METHODS, Candidate
-from training.alignment.head import STRUCTURES
+from training.alignment.head import STRUCTURES, write_checkpoint
 from training.alignment.job import Task, align
 from training.alignment.losses import DISTANCES, STRATEGIES
-from training.alignment.output import write_checkpoint
 from training.alignment.pairs import PairFile, Split, read_pairs, split_file
 from training.alignment.report import write_report
 from training.alignment.scores import MAX_SEARCH_LOSS, PairTask, ServedScores
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
 from training.corpora.leakage import EvaluationSentences
-from training.errors import AlignmentError, LoadError, TrainingError
+from training.errors import AlignmentError, LoadError
+from training.system.command import exit_status
 from training.system.files import check_folder
 
 MODEL = "model"  # in --out
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("training").setLevel(logging.INFO)
-    return exit_status(run, options)
+    return exit_status(lambda: run(options), stopped="stopped; nothing was written")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -237,23 +236,6 @@ def add_arguments(parser: argparse.ArgumentParser, *, pairs_required: bool) -> N
     add("--seed", type=int, default=0, help="default: %(default)s")
     add("--force", action="store_true", help="write the model though nothing is gained, or too much is lost")
     add("--overwrite", action="store_true", help="replace the model of an earlier run in --out")
-
-
-def exit_status(
-    run: Callable[[argparse.Namespace], int],
-    options: argparse.Namespace,
-    *,
-    stopped: str = "stopped; nothing was written",
-) -> int:
-    """What `run` returns; 2 with one sentence after an error, 130 on Ctrl-C.  stopped: what is said then."""
-    try:
-        return run(options)
-    except (TrainingError, OSError, SafetensorError) as exc:  # the last: a full disk
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(stopped, file=sys.stderr)
-        return 130
 
 
 def at_least_1(text: str) -> int:

@@ -42,9 +42,7 @@ MIN_COSINE = 0.99999  # of the edited graph to numpy: the same arithmetic in ano
 OPERATORS = {"tanh": "Tanh", "relu": "Relu"}
 
 
-def add_head(
-    artifact: Path, out: Path, head: Head, *, alignment: Mapping[str, Any], data: DataLicence, force: bool = False
-) -> Manifest:
+def add_head(artifact: Path, out: Path, head: Head, *, alignment: Mapping[str, Any], data: DataLicence) -> Manifest:
     """Write a copy of an artifact whose vectors went through the head, with a new parity pack, fingerprint and card.
 
     Maps into the spaces of other models, scores, thresholds and confidence are left out: they are of the old vectors.
@@ -53,7 +51,7 @@ def add_head(
     Raises: ArtifactError: the folder is no artifact.  BadRequest: `out` cannot be written.
             Refused: the new graph does not compute the head.
     """
-    check_target(out, force=force)
+    check_target(out, force=False)
     before = load_manifest(artifact)
     verify_files(artifact, before)
     model = onnx.load(str(artifact / MODEL_FILE))
@@ -83,7 +81,7 @@ def add_head(
         PARITY_FILE: dataclasses.replace(parity, embeddings=rows).to_json().encode(),
         CARD_FILE: model_card(after, model_bytes=len(model_bytes), folder=artifact).encode(),
     }
-    return write_artifact(out, files, after, force=force)
+    return write_artifact(out, files, after, force=False)
 
 
 def append_head(model: onnx.ModelProto, head: Head) -> None:

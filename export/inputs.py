@@ -101,5 +101,4 @@ def _sts_pair(line: str, *, where: str) -> StsPair:
 
 
 def _first(texts: Sequence[Texts]) -> list[str | None]:
-    """The language of each that it has first."""
     return [next(iter(languages)) for languages in texts]

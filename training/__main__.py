@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from safetensors import SafetensorError
-
 from training.config.parsing import build, read_yaml
 from training.config.run import RunConfig, Terms, load_config
 from training.corpora.catalog import check_terms, within_terms
 from training.corpora.fetch import ensure_sources
-from training.errors import ConfigError, PeerError, TrainingError
+from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel, load_model
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
 from training.pipeline.inputs import (
@@ -35,6 +33,7 @@ from training.pipeline.steps import steps_of
 from training.pipeline.summary import ending
 from training.reranking.config import is_reranker
 from training.reranking.job import run_rerank_job
+from training.system.command import exit_status
 from training.system.device import describe_hardware
 
 logger = logging.getLogger(__name__)
@@ -81,20 +80,11 @@ def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_mod
     again = "run the same command"
     if options.restart_from:
         again += f", without --restart-from once {options.restart_from} has begun,"
-    try:
-        run_job(options, load_model)
-    except PeerError:
-        return 2  # the process that failed says why
-    except TrainingError as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"stopped; {again} to go on", file=sys.stderr)
-        return 130
-    except (OSError, SafetensorError) as exc:  # the last: a full disk
-        print(f"error: {exc} (finished steps are kept; {again} to go on)", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(
+        lambda: run_job(options, load_model),
+        stopped=f"stopped; {again} to go on",
+        kept=f" (finished steps are kept; {again} to go on)",
+    )
 
 
 def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:

@@ -25,7 +25,6 @@ REPORT_EVERY_SAMPLES = 30
 
 
 def main() -> int:
-    """Run one scenario and print its results."""
     scenarios: dict[str, tuple[float, Callable[[float, dict[str, object]], Awaitable[list[str]]]]] = {
         "overload": (60.0, _overload),
         "shutdown": (5.0, _shutdown),

@@ -26,8 +26,6 @@ DAMAGE = ("none", "none", "truncate", "flip")  # done to an index file between t
 
 @dataclass
 class Crashes:
-    """The results of all runs."""
-
     rounds: int = 0
     changes: int = 0  # acknowledged
     refused: int = 0  # changes refused because the disk was full
@@ -39,7 +37,6 @@ class Crashes:
 
     @property
     def summary(self) -> str:
-        """The results, one line each."""
         return (
             f"kills           {self.rounds}, with {self.changes} changes acknowledged in all\n"
             f"disk full       {self.refused} changes refused, {self.not_opened} starts failed\n"
@@ -116,7 +113,6 @@ def _apply(state: dict[str, str], change: dict[str, Any]) -> None:
 
 
 def _damage(folder: Path, found: Crashes, generator: random.Random) -> None:
-    """Truncate an index file, or flip one of its bits."""
     files = sorted(folder.glob("index*"))
     kind = generator.choice(DAMAGE)
     if kind == "none" or not files:

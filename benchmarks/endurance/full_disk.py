@@ -18,7 +18,6 @@ REFUSAL_TIMEOUT_S = 120
 
 
 def main() -> int:
-    """Run and print the results. Returns 1 after a failure."""
     with tempfile.TemporaryDirectory(prefix="crosslet-disk-") as folder:
         disk = SmallDisk(Path(folder), size_bytes=DISK_BYTES)
         try:
@@ -40,7 +39,6 @@ def starved(found: Crashes) -> list[str]:
 
 
 def read_only(disk: SmallDisk) -> list[str]:
-    """Start a service on a read-only folder; returns failures."""
     command, environment = [sys.executable, "-m", "service"], variables(data=disk.folder / STORE)
     with disk.read_only():
         try:

@@ -28,8 +28,6 @@ GIVE_UP_S = 60
 
 @dataclass
 class Overload:
-    """The results of an overload."""
-
     capacity_texts_per_s: float = 0.0
     sent_texts: int = 0
     sending_s: float = 0.0
@@ -53,7 +51,6 @@ class Overload:
         return max(self.resident_bytes[half:]) - max(self.resident_bytes[:half])
 
     def failures(self) -> list[str]:
-        """The checks that failed."""
         others = {status: count for status, count in self.statuses.items() if status not in {200, 429}}
         checks = {
             f"other statuses than 200 and 429: {others}": bool(others),
@@ -121,7 +118,6 @@ class Reservoir:
         self.kept: list[tuple[int, bytes]] = []  # request number, response body
 
     def add(self, number: int, body: bytes) -> None:
-        """Offer a response to the sample; it may replace another."""
         self._seen += 1
         if len(self.kept) < self._size:
             self.kept.append((number, body))
@@ -154,7 +150,6 @@ class _Load:
             task.add_done_callback(self._waiting.discard)
 
     async def finish(self) -> None:
-        """Wait for the requests in flight."""
         await asyncio.gather(*self._waiting)
         await asyncio.gather(*(connection.close() for connection in self._idle))
 
@@ -199,7 +194,6 @@ async def _timed(port: int, known: Known, number: int) -> float:
 
 
 async def _recheck(port: int, found: Overload, kept: list[tuple[int, bytes]]) -> None:
-    """Request the texts again, one at a time, and compare every digit."""
     connection = Connection(port)
     for number, body in kept:
         try:

@@ -35,22 +35,18 @@ class ServiceProcess:
 
     @property
     def resident_bytes(self) -> int:
-        """Resident memory of the process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def terminate(self) -> None:
-        """Send SIGTERM, as an operator would."""
         self.process.send_signal(signal.SIGTERM)
 
     def logged_statuses(self, route: str) -> Counter[int]:
-        """Responses in the service's log, by status."""
         lines = map(json.loads, self._log.read_text(encoding="utf-8").splitlines())
         return Counter(line["status"] for line in lines if line["event"] == "request" and line["route"] == route)
 
 
 def variables(**settings: object) -> dict[str, str]:
-    """The environment variables of a service with only these settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
     return inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
 

@@ -19,8 +19,6 @@ def own_mounts(command: Sequence[str]) -> list[str]:
 
 
 class SmallDisk:
-    """A mounted tmpfs."""
-
     def __init__(self, folder: Path, *, size_bytes: int) -> None:
         self.folder = folder
         _mount("-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder))
@@ -33,16 +31,13 @@ class SmallDisk:
             os.posix_fallocate(file.fileno(), 0, max(1, size_bytes))
 
     def empty(self) -> None:
-        """Free the filled space."""
         (self.folder / BALLAST).unlink()
 
     def unmount(self) -> None:
-        """Unmount the disk and discard its contents."""
         subprocess.run(["umount", str(self.folder)], check=True)
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Make the disk read-only."""
         _mount("-o", "remount,ro", str(self.folder))
         try:
             yield

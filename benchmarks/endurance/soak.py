@@ -23,8 +23,6 @@ SLOPE_LIMIT_MIB = 1.0  # in ten minutes
 
 @dataclass
 class Soak:
-    """Memory over time, and response statuses."""
-
     statuses: Counter[int] = field(default_factory=Counter)
     at_s: list[float] = field(default_factory=list)
     resident_bytes: list[int] = field(default_factory=list)
@@ -39,7 +37,6 @@ class Soak:
         return float(slope) * 600 / 2**20
 
     def failures(self) -> list[str]:
-        """The checks that failed."""
         others = {status: count for status, count in self.statuses.items() if status not in {200, 422}}
         refused, expected = self.statuses[422], self.statuses.total() / KINDS
         checks = {

@@ -48,8 +48,6 @@ def request_bytes(method: str, path: str, content: object = None) -> bytes:
 
 
 class Connection:
-    """A keep-alive connection with one request at a time."""
-
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -84,7 +82,6 @@ class Connection:
         return Answer(int(head[9:12]), body)
 
     async def close(self) -> None:
-        """Close the connection; the next request opens a new one."""
         if self._streams is not None:
             writer, self._streams = self._streams[1], None
             writer.close()
@@ -111,7 +108,6 @@ class Known:
 
     @classmethod
     async def ask(cls, port: int) -> "Known":
-        """Embed each known text alone."""
         connection = Connection(port)
         answers = [await connection.ask(request_bytes("POST", "/embed", {"inputs": text})) for text in SENTENCES]
         await connection.close()

@@ -25,7 +25,6 @@ NO_START = 2  # exit status
 
 
 def open_collection(folder: Path, *, exact_rows: int) -> Collection:
-    """Open the collection that is written and later checked."""
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=FINGERPRINT, dim=DIM)
     maintenance = IndexMaintenance(
         store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=FINGERPRINT), exact_rows=exact_rows
@@ -48,7 +47,6 @@ def passages_of(text: str) -> tuple[Span, ...]:
 
 
 def vectors_of(document: Document) -> list[Vectors]:
-    """A vector for each passage."""
     others = [vector_of(f"{place} of {document.text}") for place in range(1, len(document.spans))]
     return [*others, vector_of(document.text)]
 
@@ -63,7 +61,6 @@ def random_change(generator: np.random.Generator) -> dict[str, Any]:
 
 
 def apply(collection: Collection, change: dict[str, Any]) -> None:
-    """Apply a change to the collection."""
     if "delete" in change:
         collection.delete(change["delete"])
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.serving.before import compare_trees, report
-from benchmarks.serving.criteria import Criterion, judge
+from benchmarks.serving.criteria import judge
 from benchmarks.serving.peers import BUNDLED, PEERS, ROOT, Peer
 from benchmarks.serving.process import PeerFailed, end_in_order, running
 from benchmarks.serving.report import write_report
@@ -45,10 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
-    add_options(parser, rounds=3, seconds=5.0)
     add = parser.add_argument
+    add("--rounds", type=int, default=3, help="number of rounds; medians are reported (%(default)s)")
+    add("--seconds", type=float, default=5.0, help="duration of each load (%(default)s)")
+    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="numbers of cores for the servers (2,1)")
+    add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
+    add("--out", type=Path, default=ROOT / ".bench", help="folder of the page (%(default)s)")
     add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"any of {', '.join(PEERS)} (all)")
     add("--data", type=Path, help="folder of docs/guide/corpora.md; default: bundled sentences")
     add(
@@ -59,16 +62,6 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--report", action="store_true", help="only rewrite the page, from the last run's results")
     return parser.parse_args(arguments)
-
-
-def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
-    """Add the options shared by the benchmarks of this package."""
-    add = parser.add_argument
-    add("--rounds", type=int, default=rounds, help="number of rounds; medians are reported (%(default)s)")
-    add("--seconds", type=float, default=seconds, help="duration of each load (%(default)s)")
-    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="numbers of cores for the servers (2,1)")
-    add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
-    add("--out", type=Path, default=ROOT / ".bench", help="folder of the page (%(default)s)")
 
 
 def compare_with(options: argparse.Namespace) -> int:
@@ -124,10 +117,7 @@ def warm_the_page_cache(peers: Sequence[Peer], plan: Plan) -> None:
             pass
 
 
-def read_plan(
-    options: argparse.Namespace, peers: Sequence[Peer], *, command: str = "benchmarks.serving"
-) -> tuple[Plan, dict[str, str]]:
-    """Read the output of `prepare`, and describe the run of `command` for the page."""
+def read_plan(options: argparse.Namespace, peers: Sequence[Peer]) -> tuple[Plan, dict[str, str]]:
     content = json.loads((options.folder / "texts.json").read_text(encoding="utf-8"))
     plan = Plan(
         options.folder,
@@ -150,21 +140,20 @@ def read_plan(
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
         "Bundled model": _artifact(options.folder / "models" / BUNDLED),
         "Versions": "; ".join(dict.fromkeys(map(_versions(options), peers))),
-        "Command": f"`python -m {command} {shlex.join(_shown(options))}`",
+        "Command": f"`python -m benchmarks.serving {shlex.join(_shown(options))}`",
     }
     return plan, setting
 
 
-def say_verdicts(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge) -> int:
+def say_verdicts(run: Run) -> int:
     """Print every criterion. Returns 1 if one fails or was not measured, else 0."""
-    criteria = [(cores, one) for cores in run.cores for one in judged(run, cores)]
+    criteria = [(cores, one) for cores in run.cores for one in judge(run, cores)]
     for cores, one in criteria:
         say(f"{cores} cores: {one.line}")
     return int(any(one.verdict != "PASS" for _, one in criteria) or not run.is_whole)
 
 
 def say(message: str) -> None:
-    """Print one line and flush."""
     print(message, flush=True)
 
 
@@ -178,9 +167,8 @@ def _shown(options: argparse.Namespace) -> list[str]:
     """The options that affect the figures, without local paths."""
     shown = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
     shown += ["--cores", ",".join(map(str, options.cores))]
-    chosen = getattr(options, "peers", tuple(PEERS))
-    shown += [] if chosen == tuple(PEERS) else ["--peers", ",".join(chosen)]
-    return shown + (["--data", "DIR"] if getattr(options, "data", None) else [])
+    shown += [] if options.peers == tuple(PEERS) else ["--peers", ",".join(options.peers)]
+    return shown + (["--data", "DIR"] if options.data else [])
 
 
 def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
@@ -193,7 +181,6 @@ def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
 
 
 def _absolute(text: str) -> Path:
-    """Make a path absolute, since peers run in other folders."""
     return Path(text).resolve()
 
 

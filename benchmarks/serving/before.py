@@ -163,7 +163,6 @@ def all_traffic() -> list[Traffic]:
 
 
 def report(figures: Sequence[Measured], cores: int) -> tuple[str, bool]:
-    """Return the table of the figures, and whether no ratio is under LEAST_RATIO."""
     lines = [f"{cores} cores (ratio above 1: this tree is better)"]
     lines.append(f"{'':58} {'before':>9} {'now':>9} {'ratio':>6}")
     for figure in figures:
@@ -208,7 +207,6 @@ def _load_figures(name: str) -> list[Measured]:
 
 
 def _bodies(texts: Sequence[str], batch: int, body: Callable[[list[str]], object]) -> list[bytes]:
-    """Return the bodies of requests for `batch` texts each, all of them different."""
     many = [f"{text} {number_}" for number_ in range(1 + batch * 4 // len(texts)) for text in texts]
     return [orjson.dumps(body(many[start : start + batch])) for start in range(0, len(many) - batch + 1, batch)]
 

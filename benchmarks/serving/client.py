@@ -34,7 +34,6 @@ class Tally:
 
     @property
     def p50_ms(self) -> float:
-        """Median latency of successful responses."""
         return percentile(self.latency_ms, 0.50)
 
     @property
@@ -44,7 +43,6 @@ class Tally:
 
 
 def request_bytes(path: str, body: bytes, *, method: str = "POST") -> bytes:
-    """A complete request."""
     head = (
         f"{method} {path} HTTP/1.1\r\nhost: {LOOPBACK}\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"

@@ -45,30 +45,19 @@ class Criterion:
 
     @property
     def verdict(self) -> str:
-        """PASS, FAIL, or not measured."""
         if self.measured is None:
             return "not measured"
         return "PASS" if (self.measured <= self.limit if self.at_most else self.measured >= self.limit) else "FAIL"
 
     @property
     def line(self) -> str:
-        """The criterion as `make bench` prints it."""
         measured = "-" if self.measured is None else f"{self.measured:.2f}"
         return f"{self.verdict}: {self.what}: {measured} ({'at most' if self.at_most else 'at least'} {self.limit:g})"
 
 
 def judge(run: Run, cores: int) -> list[Criterion]:
-    """Every criterion for one core count."""
-    return [
-        *judge_loads(run, cores),
-        *_process(run, cores),
-        *_vectors(run, cores),
-    ]
-
-
-def judge_loads(run: Run, cores: int) -> list[Criterion]:
-    """The criteria of speed."""
-    return [*_floor(run, cores), *_peers(run, cores), *_latency(run, cores)]
+    parts = (_floor, _peers, _latency, _process, _vectors)
+    return [criterion for part in parts for criterion in part(run, cores)]
 
 
 def floor_shares(run: Run, peer: Peer, cores: int, load: Load, *, tokenised: bool) -> list[float]:

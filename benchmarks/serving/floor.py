@@ -43,8 +43,6 @@ def main(folder: Path, texts_file: Path, threads: int, seconds: float) -> dict[s
 def measure(
     session: onnxruntime.InferenceSession, tokenizer: Tokenizer, texts: list[str], threads: int, seconds: float
 ) -> dict[str, float]:
-    """Measure one list of texts."""
-
     def feed(text: str) -> dict[str, np.ndarray]:
         input_ids_BL = np.asarray([tokenizer.encode(text).ids], dtype=np.int64)
         return {"input_ids": input_ids_BL, "attention_mask": np.ones_like(input_ids_BL)}
@@ -83,7 +81,6 @@ def rate(run: Run, count: int, threads: int, seconds: float) -> float:
 
 
 def median_ms(run: Run, count: int, seconds: float) -> float:
-    """The median duration of sequential calls on this thread."""
     times = list(_times(run, count, seconds))
     return sorted(times)[len(times) // 2] * 1000
 

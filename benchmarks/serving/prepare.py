@@ -42,7 +42,6 @@ TEXTS_FILE, REFERENCE_FILE = "texts.json", "reference.npy"
 
 
 def main(folder: Path, data: Path | None) -> None:
-    """Write missing models, texts.json and reference.npy under `folder`."""
     models = folder / "models"
     make_models(models, calibration_texts(data))
     tokenizer = Tokenizer.from_file(str(models / ARTIFACT / "tokenizer.json"))
@@ -61,7 +60,6 @@ def main(folder: Path, data: Path | None) -> None:
 
 
 def calibration_texts(data: Path | None) -> list[str]:
-    """Evenly spaced sentences of each language."""
     by_language = read_sentences(data) if data else SENTENCES
     return [text for given in by_language.values() for text in given[:: max(1, len(given) // CALIBRATION_TEXTS)]]
 

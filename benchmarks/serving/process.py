@@ -34,8 +34,6 @@ class PeerFailed(Exception):  # noqa: N818 - says what happened
 
 @dataclass(frozen=True)
 class Server:
-    """A running peer."""
-
     peer: Peer
     pid: int
     port: int
@@ -110,7 +108,6 @@ def post(port: int, route: str, body: bytes, *, method: str = "POST") -> bytes:
 
 
 def free_port() -> int:
-    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -64,20 +64,17 @@ bit-identical."""
 
 
 def write_report(run: Run, docs: Path) -> None:
-    """Write the page and its chart under `docs`."""
     if run.cores:
         draw_chart(run, measured_peers(run), docs / CHART)
     (docs / PAGE).write_text(page(run), encoding="utf-8")
 
 
 def measured_peers(run: Run) -> list[str]:
-    """Peers that were measured, in the order of `PEERS`."""
     there = {one.peer for one in run.results if isinstance(one, ProcessResult)}
     return [peer.name for peer in PEERS.values() if peer.name in there]
 
 
 def page(run: Run) -> str:
-    """The whole page."""
     names = measured_peers(run)
     parts = [HEAD, f"![texts a second and memory]({CHART})", setting_lines(run), *_verdicts(run), *failures(run)]
     for cores in run.cores:
@@ -92,7 +89,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """A figure, or a dash."""
     return MISSING if value is None else f"{value:,.{digits}f}"
 
 
@@ -118,9 +114,9 @@ def _verdicts(run: Run) -> Iterator[str]:
     yield verdict_table(run)
 
 
-def verdict_table(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge) -> str:
+def verdict_table(run: Run) -> str:
     """Each criterion: its limit, and for each core count the measured value, range and verdict."""
-    columns = [judged(run, cores) for cores in run.cores]
+    columns = [judge(run, cores) for cores in run.cores]
     rows = []
     for same in zip(*columns, strict=True):
         limit = f"{'≤' if same[0].at_most else '≥'} {same[0].limit:g}"
@@ -135,7 +131,6 @@ def _verdict(one: Criterion) -> str:
 
 
 def failures(run: Run) -> Iterator[str]:
-    """Peers that could not be measured, and failed requests."""
     if run.failures:
         yield "## Not measured"
         yield "\n".join(f"- {name}: `{error}`" for name, error in run.failures.items())

@@ -25,7 +25,6 @@ class Load:
 
     @property
     def name(self) -> str:
-        """Its name on the page."""
         texts = "1 text" if self.batch == 1 else f"{self.batch} texts"
         return f"{texts}, {self.clients} client{'s' if self.clients > 1 else ''}"
 
@@ -63,7 +62,6 @@ class LoadResult:
 
     @property
     def load(self) -> Load:
-        """The load that was run."""
         return Load(self.clients, self.batch)
 
     @property
@@ -117,8 +115,6 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Failure:
-    """A peer that could not be measured."""
-
     peer: str
     error: str
 
@@ -137,7 +133,6 @@ class Run:
     results: tuple[Result, ...]
 
     def load(self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]) -> float | None:
-        """One figure of a load, median over the rounds."""
         wanted = (peer, cores, load.clients, load.batch)
         return median(value(one) for one in self.loads if (one.peer, one.cores, one.clients, one.batch) == wanted)
 
@@ -149,38 +144,31 @@ class Run:
         return {one.round: value(one) for one in found if one.is_whole}
 
     def process(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> float | None:
-        """One figure of a process, median over the rounds."""
         return median(self.process_rounds(peer, cores, value))
 
     def process_rounds(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> list[float]:
-        """One figure of a process in each round."""
         found = (one for one in self.results if isinstance(one, ProcessResult))
         return [value(one) for one in found if (one.peer, one.cores) == (peer, cores)]
 
     def floor(self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]) -> float | None:
-        """One figure of a model's bare loop, median over the rounds."""
         return median(self.floor_rounds(model, cores, kind, value).values())
 
     def floor_rounds(
         self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]
     ) -> dict[int, float | None]:
-        """One figure of a model's bare loop by round."""
         found = (one for one in self.results if isinstance(one, FloorResult))
         return {one.round: value(one) for one in found if (one.model, one.cores, one.kind) == (model, cores, kind)}
 
     def agreement(self, peer: str, cores: int) -> Agreement | None:
-        """The agreement of a peer's vectors."""
         found = (one for one in self.results if isinstance(one, Agreement))
         return next((one for one in found if (one.peer, one.cores) == (peer, cores)), None)
 
     @property
     def cores(self) -> list[int]:
-        """The core counts that were measured, largest first."""
         return sorted({one.cores for one in self.loads}, reverse=True)
 
     @property
     def loads(self) -> list[LoadResult]:
-        """Every load of every peer and round."""
         return [one for one in self.results if isinstance(one, LoadResult)]
 
     @property
@@ -203,7 +191,6 @@ def save_results(path: Path, setting: dict[str, str], results: Iterable[Result])
 
 
 def read_results(path: Path) -> Run:
-    """The run that `save_results` wrote."""
     setting, *lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     setting.pop("result")
     return Run(setting, tuple(KINDS[line.pop("result")](**line) for line in lines))

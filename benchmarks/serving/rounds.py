@@ -87,7 +87,6 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
 
 
 def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
-    """Run one load on one server."""
     procfs.hold(server.pid, server.cores)
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
@@ -109,7 +108,6 @@ class Usage:
 
 
 def load_result(peer: str, load: Load, tally: Tally, usage: Usage, *, cores: int, round_: int) -> LoadResult:
-    """Compute the figures of a load."""
     texts = len(tally.latency_ms) * load.batch
     cpu_s_per_text = ratio(usage.cpu_s, texts)
     return LoadResult(
@@ -147,14 +145,11 @@ def compare(server: Server, plan: Plan, cores: int) -> Agreement:
     return Agreement(server.peer.name, cores, float(cosine_N.mean()), float(cosine_N.min()), difference)
 
 
-def measure_floor(
-    peer: Peer, plan: Plan, *, cores: int, round_: int, kinds: Sequence[str] = ("short", "mixed")
-) -> Iterator[Result]:
+def measure_floor(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator[Result]:
     """Run the bare session loop of a peer's model, in its environment and on its cores."""
     server_cores, _ = cores_for(cores)
     texts_file = plan.folder / "floor-texts.json"
-    texts = {"short": list(plan.short), "mixed": list(plan.mixed)}
-    texts_file.write_bytes(orjson.dumps({kind: texts[kind] for kind in kinds}))
+    texts_file.write_bytes(orjson.dumps({"short": list(plan.short), "mixed": list(plan.mixed)}))
     python, model = plan.folder / peer.environment / "bin" / "python", plan.folder / "models" / peer.model
     command = ["taskset", "--cpu-list", ",".join(map(str, server_cores)), str(python), str(FLOOR)]
     arguments = [str(model), str(texts_file), str(cores), str(plan.seconds)]

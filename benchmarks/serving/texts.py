@@ -36,10 +36,6 @@ class Texts:
     short: Sample
     mixed: Sample
 
-    def of(self, batch: int) -> Sample:
-        """The texts for requests of `batch` texts."""
-        return self.short if batch == 1 else self.mixed
-
 
 def choose_texts(data: Path | None, count_tokens: CountTokens) -> Texts:
     """Choose texts from the parallel text under `data`; None: from the bundled sentences."""
@@ -81,7 +77,6 @@ def _usable(path: Path, code: str) -> Iterator[tuple[str, str]]:
 
 
 def _single(sentences: Sequence[str], draw: random.Random, count_tokens: CountTokens) -> list[str]:
-    """Sentences of suitable length, shuffled to mix sources."""
     shortest, longest = SHORT_TOKENS
     fitting = [one for one in dict.fromkeys(sentences) if shortest <= count_tokens(one) <= longest]
     draw.shuffle(fitting)
@@ -89,7 +84,6 @@ def _single(sentences: Sequence[str], draw: random.Random, count_tokens: CountTo
 
 
 def _interleaved(by_language: Sequence[list[str]]) -> list[str]:
-    """Interleave texts: one of each language in turn."""
     rows = itertools.zip_longest(*by_language)
     return list(dict.fromkeys(text for row in rows for text in row if text is not None))
 

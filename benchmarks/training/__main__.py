@@ -87,7 +87,6 @@ def our_objective(bench: Bench, stage: str, config: Any) -> Objective:
 
 
 def table(rates: dict[str, dict[str, list[float]]]) -> str:
-    """Format the rates as a Markdown table."""
     lines = ["| stage | theirs, sdpa | theirs, eager | ours | ours to the faster of theirs |", "|---|--:|--:|--:|--:|"]
     for stage, by_name in rates.items():
         median = {name: statistics.median(values) for name, values in by_name.items()}

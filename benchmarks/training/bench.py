@@ -29,8 +29,6 @@ STUDENT = StudentConfig(bottleneck_size=128, unit_layers=3, recurrences=2)
 
 @dataclass(frozen=True)
 class Bench:
-    """The inputs of both trainers."""
-
     english: list[str]
     other: list[str]
     label_ND: np.ndarray
@@ -62,11 +60,7 @@ def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
     started = time.perf_counter()
     rows = teacher.tokenizer(english + other, truncation=True, max_length=options.max_length)["input_ids"]
     tokenising_s = time.perf_counter() - started
-    tokens = TokenStore(
-        np.concatenate([np.array(row, dtype=np.int32) for row in rows]),
-        np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
-        pad_id=0,
-    )
+    tokens = TokenStore.of(rows, pad_id=0)
     count = len(english)
     texts = {text: index for index, text in reversed(list(enumerate(english)))}  # a repeated text keeps its first index
     corpus = Corpus(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from service.spelling import Parser, nearest
 from training.errors import EvaluationError
 from training.evaluation.search import BUNDLED
+from training.system.command import exit_status
 from training.system.files import is_path, write_json_atomically
 
 if TYPE_CHECKING:
@@ -29,20 +30,12 @@ DEV_PASSAGES = "_passages_dev_"  # in the name of a metric that is not to be rep
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status: 0; 2 after an error, such as no model or no set; 130 after Ctrl-C."""
     options = evaluate_parser().parse_args(arguments)
-    try:
-        check(options)
-        evaluate(options)
-    except (EvaluationError, OSError) as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(lambda: evaluate(options))
 
 
 def evaluate(options: argparse.Namespace) -> None:
     """Score the model, then write and print what was asked for."""
+    check(options)
     from export.evaluation.scoring import scores_of  # here: torch takes seconds to load
     from training.evaluation.bitext import failures_markdown
     from training.evaluation.report import markdown

@@ -116,7 +116,6 @@ def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:
 
 
 def _tables(array: Mapping[str, Array]) -> dict[str, Floats]:
-    """The embedding tables."""
     state = {}
     stored = {re.sub(r"_(row_int8|block_codes)$", "", name) for name in array}
     for name in stored:

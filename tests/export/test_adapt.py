@@ -17,7 +17,7 @@ from service.model.encoder import load_encoder
 from service.model.tokenizer import Tokenizer as ServiceTokenizer
 from tests.artifacts import build_artifact
 from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record
-from tests.training.alignment.files import PAIRS, write_pairs
+from tests.training.alignment.files import IN_GREEK, PAIRS, write_pairs
 from tests.vocabularies import unigram
 from training.evaluation.bitext import score_bitext
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
@@ -26,8 +26,6 @@ from training.optimisation import loop
 
 QUICK = ["--epochs", "3", "--learning-rate", "0.01", "--force"]
 TEST = PAIRS[200:]
-GREEK = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
-IN_GREEK = [(english, german.lower().translate(GREEK)) for english, german in PAIRS]
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from tests.export.checkpoints import save_student
 from tests.export.test_head import ALIGNMENT
 from tests.training.alignment.files import PAIRS, write_pairs
 from training.alignment.candidates import Candidate
+from training.alignment.head import write_checkpoint
 from training.alignment.layers import Layer
-from training.alignment.output import write_checkpoint
 from training.alignment.scores import embed_probe, lost_points, probe_scores
 from training.evaluation.bitext import score_bitext
 

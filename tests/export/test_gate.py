@@ -13,7 +13,6 @@ from export.gate import (
     VectorLoss,
     check_scores,
     check_vectors,
-    cosines,
     pairs_of,
     score_loss,
     vector_loss,
@@ -107,8 +106,3 @@ def test_acc1_is_of_questions_and_correlation_of_all_pairs() -> None:
     assert found.rank_correlation_to_fp32 == pytest.approx(spearmanr(fp32, int8).statistic)
     assert found.max_difference_to_fp32 == pytest.approx(0.55)
     assert score_loss(fp32, int8, RankingSet([], [], [], [])).acc1_fp32 is None
-
-
-def test_cosines_by_hand() -> None:
-    left, right = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([[4.0, 3.0], [0.0, 2.0]])
-    assert cosines(left, right) == pytest.approx([0.96, 0.0])

@@ -10,8 +10,7 @@ from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig,
 from export.errors import Refused
 from export.graph import SentenceGraph, UnitLength
 from export.onnx import check_size, export_fp32
-from tests.export.checkpoints import SMALL_BODY, save_student
-from tests.export.sessions import fp32_graph
+from tests.export.checkpoints import SMALL_BODY
 
 BODIES = [
     BertConfig(**SMALL_BODY),
@@ -49,16 +48,6 @@ def test_padding_does_not_change_the_embedding(graph: SentenceGraph, tmp_path: P
     padded = np.array([[7, 8, 9, 10, *[graph.body.config.pad_token_id] * 5]])
     mask = np.array([[1] * 4 + [0] * 5])
     np.testing.assert_allclose(run(path, padded, mask), run(path, alone), atol=1e-5)
-
-
-def test_recurrences_cost_no_size(tmp_path: Path) -> None:
-    sizes = {}
-    for recurrences in (1, 3):
-        save_student(tmp_path / f"k{recurrences}", layers=2, recurrences=recurrences)
-        graph = fp32_graph(tmp_path / f"k{recurrences}", tmp_path / f"scratch{recurrences}")
-        sizes[recurrences] = graph.stat().st_size
-    layer_bytes = 4 * 12 * 128 * 128  # one more copy of a single layer would weigh this much
-    assert sizes[3] - sizes[1] < layer_bytes / 10
 
 
 def test_a_file_with_a_second_copy_of_the_weights_is_refused(tmp_path: Path) -> None:

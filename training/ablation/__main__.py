@@ -25,10 +25,11 @@ from training.ablation.runner import describe_plan, plan_trials, train_in_proces
 from training.ablation.spec import Cell, load_spec, read_cells
 from training.config.parsing import read_yaml
 from training.corpora.fetch import ensure_sources
-from training.errors import ConfigError, TrainingError
+from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.inputs import check_evaluation, check_machine
 from training.pipeline.runner import run_alone
+from training.system.command import exit_status
 
 REPORT = "report"
 FAILED_CELLS = 1
@@ -55,17 +56,11 @@ def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_mod
         parser.error(f"--jobs is {options.jobs}; it must be at least 1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return ablate(options, load_model)
-    except TrainingError as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; run the same command to go on", file=sys.stderr)
-        return 130
-    except OSError as exc:
-        print(f"error: {exc} (finished steps are kept; run the same command to go on)", file=sys.stderr)
-        return 2
+    return exit_status(
+        lambda: ablate(options, load_model),
+        stopped="stopped; run the same command to go on",
+        kept=" (finished steps are kept; run the same command to go on)",
+    )
 
 
 def ablate(options: argparse.Namespace, load_model: LoadModel) -> int:
@@ -128,7 +123,6 @@ def ablate_reranking(spec: StudySpec, options: argparse.Namespace, load_model: L
 
 
 def _command(options: argparse.Namespace) -> str:
-    """As a report names it: without local paths."""
     spec = options.spec.name if options.spec.is_absolute() else options.spec
     return f"crosslet ablate {spec} --data DIR --out DIR"
 

@@ -196,7 +196,6 @@ def _score(scores: dict[str, StudyScores], name: str, label: str, metric: str) -
 
 
 def _mean(scores: dict[str, StudyScores], name: str, metric: str) -> float | None:
-    """The mean over the sets."""
     by_set = [_score(scores, name, label, metric) for label in scores.get(name, {})]
     known = [score for score in by_set if score is not None]
     return fmean(known) if known else None
@@ -215,7 +214,6 @@ def _over_seeds(scores: list[float | None]) -> str:
 
 
 def _mean_and_range(differences: list[float]) -> str:
-    """The mean difference and its range over seeds."""
     if not differences:
         return NOTHING
     spread = f" ({min(differences):.2f} to {max(differences):.2f})" if len(differences) > 1 else ""

@@ -110,7 +110,6 @@ class Result:
         return {folder: record for folder, record in found.items() if record is not None}
 
     def _finished(self, step: str) -> Path | None:
-        """The folder of a step that is finished."""
         return self.trial.folders[step] if step in self.trial.folders and self.trial.is_done(step) else None
 
     def _read(self, step: str, name: str) -> dict[str, Any] | None:

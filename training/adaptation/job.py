@@ -120,7 +120,6 @@ def anchor_of(languages: tuple[str, str], known: Sequence[str] | None) -> int | 
 
 
 def _fertility(pairs: Sequence[Pair], start: Start) -> tuple[Fertility, Fertility]:
-    """How the vocabulary cuts both sides."""
     left, right = ([pair[side] for pair in pairs] for side in (0, 1))
     return fertility(left, start.tokenizer), fertility(right, start.tokenizer)
 

@@ -90,9 +90,7 @@ def make_lesson(
         source_code=np.zeros(len(english), dtype=np.uint16),
     )
     rows = tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]
-    tokens = TokenStore(
-        np.concatenate(rows).astype(np.int32), np.cumsum([0, *map(len, rows)]), int(tokenizer.pad_token_id)
-    )
+    tokens = TokenStore.of(rows, pad_id=int(tokenizer.pad_token_id))
     label_UD = pair_labels(encode(texts), left_P, right_P, anchor)
     return Lesson(corpus, tokens, TeacherLabels(label_UD, np.arange(len(texts))), len(pairs))
 

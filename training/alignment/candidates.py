@@ -23,7 +23,6 @@ METHODS: tuple[Method, ...] = get_args(Method)
 STRENGTHS = (1.0, 0.5, 0.25)  # of the siamese head: how far from the identity it is moved
 PENALTIES = (1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0)  # of the midpoint ridge
 SHRINKAGES = (0.01, 0.1, 0.3, 1.0, 2.0, 4.0)  # of the whitening
-RIDGE = 0.001  # penalty of a ridge regression, in mean squares of an input
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,6 @@ def procrustes(source_ND: Vectors, target_ND: Vectors) -> Layer:
     """
     rotation_DD, _ = orthogonal_procrustes(source_ND.astype(np.float64), target_ND.astype(np.float64))
     return Layer(rotation_DD.T.astype(np.float32), np.zeros(len(rotation_DD), np.float32))
-
-
-def ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float = RIDGE) -> Layer:
-    """The affine map of the source side to the target side by ridge regression; like `procrustes`, for one side."""
-    return Layer(*linear_fit(source_ND, target_ND, ridge=penalty))
 
 
 def midpoint_ridge(source_ND: Vectors, target_ND: Vectors, *, penalty: float) -> Layer:

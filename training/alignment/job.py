@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from training.alignment.candidates import Candidate, Method, choose, make_candidates, procrustes, ridge
+from training.alignment.candidates import Candidate, Method, choose, make_candidates, procrustes
 from training.alignment.layers import Means, Sides, Vectors
 from training.alignment.pairs import Pair
 from training.alignment.scores import (
@@ -114,7 +114,7 @@ def vectors_of(pairs: Sequence[Pair], encode: Encode) -> Pairs:
 def score_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, Scores]:
     """P@1 and P@5 x 100 of the test, before and after, each with the same normalisations; means are those of `train`.
 
-    Rows for one side alone are rivals that cannot be served.
+    The row for one side alone is a rival that cannot be served.
     """
     fitted, tested = train.sides, test.sides
     mapped = _each_side(chosen.mapped, fitted), _each_side(chosen.mapped, tested)
@@ -122,10 +122,9 @@ def score_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, Scores
     for name, (own, sides) in {"before": (fitted, tested), "after": mapped}.items():
         rows[f"{name}: less one mean"] = Means.joint(*own)(*sides)
         rows[f"{name}: less each language's mean"] = Means.by_language(*own)(*sides)
-    for name, fit in {"orthogonal Procrustes": procrustes, "ridge": ridge}.items():
-        layer = fit(*fitted)
-        means = Means.by_language(layer(fitted[0]), fitted[1])
-        rows[f"{name}, one side: less each language's mean"] = means(layer(tested[0]), tested[1])
+    rotation = procrustes(*fitted)
+    means = Means.by_language(rotation(fitted[0]), fitted[1])
+    rows["orthogonal Procrustes, one side: less each language's mean"] = means(rotation(tested[0]), tested[1])
     return {name: score_bitext(*sides) for name, sides in rows.items()}
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from training.alignment.language import MIN_CHARS, LanguageCheck, likeliest_language
 from training.corpora.keys import matching_key
 from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
@@ -31,6 +32,11 @@ MOSTLY = 0.5  # share of them
 NAME = re.compile(rf"(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\..+")
 DEV_SHARE, MOST_DEV = 0.1, 500
 TEST_SHARE, MOST_TEST = 0.15, 500
+MIN_CHARS = 20  # shorter texts are not checked
+MAX_CHARS = 200  # read of a longer text: the time grows with them
+OTHER_AT_LEAST = 0.7  # the probability of another language, to call a text wrong
+OWN_AT_MOST = 0.05  # the probability of its own language, to call a text wrong
+SAME = {"nb": ("nb", "no", "nn"), "nn": ("nn", "no", "nb")}  # our code: py3langid's codes for it
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,39 @@ def _check_languages(path: Path, languages: tuple[str, str], pairs: Sequence[Pai
                 f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {likely} in "
                 f"{len(wrong)} of {len(texts)} texts; --languages says which they are"
             )
+
+
+class LanguageCheck:
+    """Checks texts against one language; a language that py3langid does not know is never wrong.
+
+    The limits flag 0.24 % of 42,720 texts of 22 sources in 63 languages, nearly all rightly, and 87 % of English
+    sentences filed under another language. A text takes 0.1 ms.
+    """
+
+    def __init__(self, language: str) -> None:
+        code = language.split("_")[0]
+        self._identifier = _identifier()
+        self._own = [name for name in SAME.get(code, (code,)) if name in self._identifier.labels]
+
+    def is_wrong(self, text: str) -> bool:
+        """Return whether a text is clearly in another language."""
+        if not self._own or len(text) < MIN_CHARS:
+            return False
+        ranked = self._identifier.rank(text[:MAX_CHARS])
+        probability = dict(ranked)
+        own = sum(probability[name] for name in self._own)
+        return bool(ranked[0][1] >= OTHER_AT_LEAST and own <= OWN_AT_MOST)
+
+
+def likeliest_language(texts: Iterable[str]) -> str:
+    """The language that most of the texts look like."""
+    ((language, _),) = Counter(_identifier().classify(text)[0] for text in texts).most_common(1)
+    return str(language)
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Shapes: S sentences of each language, D dims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -170,15 +170,12 @@ def embed_probe(encode: Encode, languages: Sequence[str] | None) -> dict[str, Ve
     return dict(zip(chosen, np.split(vectors_ND, len(chosen)), strict=True))
 
 
-def probe_scores(vectors: Mapping[str, Vectors], head: Callable[[Vectors], Vectors] = unit_rows) -> Scores:
-    """P@1 of each language: the mean over every other language and both ways; {} with fewer than two languages.
-
-    Args: head: applied to the vectors first.
-    """
-    mapped = {name: unit_rows(head(own_SD)) for name, own_SD in vectors.items()}
-    scores: dict[str, list[float]] = {name: [] for name in mapped}
-    for left, right in combinations(mapped, 2):
-        cosine_SS = mapped[left] @ mapped[right].T
+def probe_scores(vectors: Mapping[str, Vectors]) -> Scores:
+    """P@1 of each language: the mean over every other language and both ways; {} with fewer than two languages."""
+    unit = {name: unit_rows(own_SD) for name, own_SD in vectors.items()}
+    scores: dict[str, list[float]] = {name: [] for name in unit}
+    for left, right in combinations(unit, 2):
+        cosine_SS = unit[left] @ unit[right].T
         both = [float((cosine_SS.argmax(axis=axis) == np.arange(len(cosine_SS))).mean()) * 100 for axis in (0, 1)]
         scores[left] += both
         scores[right] += both

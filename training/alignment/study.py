@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table, write_document
-from training.alignment.candidates import Method, make_candidates, procrustes, ridge
+from training.alignment.candidates import Method, make_candidates, procrustes
 from training.alignment.head import STRUCTURES
 from training.alignment.job import vectors_of
 from training.alignment.layers import Means, Sides, Vectors
@@ -116,20 +116,20 @@ def read_spec(path: Path) -> StudySpec:
 class StudyRow:
     """P@1 and P@5 x 100 of source to target, means over the seeds.
 
-    spread: standard deviation of P@1 over the seeds.  sentences: of the test; None: not known.
+    sentences: of the test.  spread: standard deviation of P@1 over the seeds.
     """
 
     name: str
     p1: float
     p5: float
+    sentences: int
     spread: float = 0.0
-    sentences: int | None = None
 
     @property
     def error(self) -> float:
         """Standard error of P@1, from the number of sentences and from the seeds."""
         share = self.p1 / 100
-        sampling = 0.0 if self.sentences is None else 100 * (share * (1 - share) / self.sentences) ** 0.5
+        sampling = 100 * (share * (1 - share) / self.sentences) ** 0.5
         return float(np.hypot(sampling, self.spread))
 
 
@@ -222,7 +222,6 @@ def _trained_rows(table: str, spec: StudySpec, parts: Parts) -> list[StudyRow]:
 
 
 def _settings(table: str, spec: StudySpec) -> dict[str, Settings]:
-    """Row -> its settings."""
     ours, paper = Settings(epochs=spec.epochs), PAPER
     margins = {distance: spec.margins.get(distance, ours.margin) for distance in DISTANCES}
     tables: dict[str, dict[str, Settings]] = {
@@ -256,7 +255,6 @@ def _layer_rows(spec: StudySpec, split: Split) -> Iterator[StudyRow]:
 
 
 def _look_up(texts: Sequence[str], vectors_ND: Vectors) -> Encode:
-    """An encoder of known texts."""
     known = dict(zip(texts, vectors_ND, strict=True))
     return each_text_once(lambda new: np.stack([known[text] for text in new]))
 
@@ -292,10 +290,9 @@ def layer_vectors(model: str, texts: Sequence[str]) -> dict[str, Vectors]:
 
 def _closed_form(train: Pairs, dev: Pairs, test: Pairs) -> list[StudyRow]:
     fitted, tested = train.sides, test.sides
-    rows = [_before(train, test)]
-    for name, fit in {"orthogonal Procrustes, one side": procrustes, "ridge, one side": ridge}.items():
-        layer = fit(*fitted)
-        rows.append(_row(name, (layer(fitted[0]), fitted[1]), (layer(tested[0]), tested[1])))
+    rotation = procrustes(*fitted)
+    sides = [(rotation(pairs[0]), pairs[1]) for pairs in (fitted, tested)]
+    rows = [_before(train, test), _row("orthogonal Procrustes, one side", *sides)]
     for method in CLOSED_FORMS:
         best = make_candidates(train, dev, Settings(), method)[0]
         sides = [(best.mapped(pairs.source_ND), best.mapped(pairs.target_ND)) for pairs in (train, test)]
@@ -316,12 +313,12 @@ def _trained_row(name: str, settings: Settings, seeds: Sequence[int], parts: Par
         sides = [(head(pairs.source_ND), head(pairs.target_ND)) for pairs in (train, test)]
         rows.append(_row(name, *sides))
     p1, p5 = [row.p1 for row in rows], [row.p5 for row in rows]
-    return StudyRow(name, float(np.mean(p1)), float(np.mean(p5)), float(np.std(p1)), len(test))
+    return StudyRow(name, float(np.mean(p1)), float(np.mean(p5)), len(test), float(np.std(p1)))
 
 
 def _row(name: str, fitted: Sides, tested: Sides) -> StudyRow:
     scores = score_bitext(*Means.by_language(*fitted)(*tested))
-    return StudyRow(name, scores["p1_forward"], scores["p5_forward"], sentences=len(tested[0]))
+    return StudyRow(name, scores["p1_forward"], scores["p5_forward"], len(tested[0]))
 
 
 def paragraphs(pairs: Sequence[Pair]) -> list[Pair]:
@@ -351,8 +348,8 @@ def table_of(title: str, rows: Sequence[StudyRow]) -> Iterator[Block]:
         ]
         for row in rows
     ]
-    tested = "" if rows[0].sentences is None else f"Of {rows[0].sentences:,} test pairs."
-    yield Table(["", "P@1", "spread", "P@5", "paper's P@1", "P@5"], cells, tested)
+    header = ["", "P@1", "spread", "P@5", "paper's P@1", "P@5"]
+    yield Table(header, cells, f"Of {rows[0].sentences:,} test pairs.")
     if title == "head":
         yield Paragraph(f"The paper's other encoders, P@1 and P@5 without and with the head: {PAPER_ENCODERS}.")
     if title in FINDINGS:

@@ -11,6 +11,7 @@ from training.config.run import load_config
 from training.corpora.catalog import load_catalog
 from training.corpora.fetch import ensure_sources, fetch_source, languages_there
 from training.errors import TrainingError
+from training.system.command import exit_status
 
 MAX_WIDTH = 34  # of a column
 
@@ -20,21 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        if options.command == "list":
-            print(table(options.data))
-        else:
-            _fetch(options)
-    except TrainingError as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; run the same command to go on", file=sys.stderr)
-        return 130
-    except OSError as exc:
-        print(f"error: {exc} (finished files are kept; run the same command to go on)", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(
+        lambda: print(table(options.data)) if options.command == "list" else _fetch(options),
+        stopped="stopped; run the same command to go on",
+        kept=" (finished files are kept; run the same command to go on)",
+    )
 
 
 def table(data: Path | None) -> str:

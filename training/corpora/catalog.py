@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -58,6 +58,13 @@ def load_catalog() -> dict[str, CatalogEntry]:
     """Return every known source by name."""
     path = Path(__file__).parent / "catalog.yaml"
     return {name: build(CatalogEntry, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}
+
+
+def source_row(name: str, pairs: int) -> dict[str, Any]:
+    """What a model card says of a source that was trained on."""
+    entry = load_catalog().get(name)
+    about = (entry.title, entry.licence, entry.url) if entry else (name, "see the source", "")
+    return dict(zip(("source", "licence", "url", "pairs"), (*about, pairs), strict=True))
 
 
 def check_terms(allowed: list[Terms] | None, trained_on: Mapping[str, Iterable[str]]) -> None:

@@ -111,7 +111,6 @@ def _bag(words: list[str]) -> str:
 
 
 def _fields(*places: Path) -> Iterator[str]:
-    """Yield the fields of files and folders."""
     files = (file for place in places for file in (files_under(place) if place.is_dir() else [place]))
     for path in (file for file in files if file.suffix != ".md"):
         if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:

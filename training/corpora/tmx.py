@@ -81,7 +81,6 @@ class _Units:
         self.parser.SkippedEntityHandler = self._refuse
 
     def take(self) -> list[Pair]:
-        """Return the pairs since the last call."""
         taken, self.pairs, self.bad_lines = self.pairs, [], []
         return taken
 

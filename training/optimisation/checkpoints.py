@@ -76,7 +76,6 @@ def remove_states(stage_folder: Path) -> None:
 
 
 def _states(folder: Path) -> list[Path]:
-    """Saved states, oldest first: names sort by step."""
     return sorted(folder.glob("*.pt"))
 
 

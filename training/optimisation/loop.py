@@ -149,8 +149,6 @@ def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: i
 
 @dataclass
 class _Stage:
-    """The model, its optimisers, and their checkpoints on disk."""
-
     model: nn.Module
     config: StageConfig
     pairs: int  # of the whole stage
@@ -163,7 +161,6 @@ class _Stage:
         self.average = WeightAverage()
 
     def restore(self) -> Progress:
-        """Load the newest checkpoint, if any."""
         state = load_newest(self.folder, device=self.device, stage=self.name)
         if state is None:
             if self.config.average_cycles > self.config.cycles:
@@ -176,7 +173,6 @@ class _Stage:
         return Progress(**{**state["progress"], "position": Position(**state["progress"]["position"])})
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint."""
         state: dict[str, Any] = {
             "model": self.model.state_dict(),
             "optimizers": self.stepper.state_dict(),

@@ -128,8 +128,8 @@ def use_sparse_gradients(model: nn.Module, wanted: bool | None) -> set[Tensor]:
     return tables
 
 
-def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NORM) -> Tensor:
-    """Scale all gradients, dense and sparse, to a joint norm of at most `limit`. Returns the norm before."""
+def clip_gradients(parameters: Iterable[Tensor]) -> Tensor:
+    """Scale all gradients, dense and sparse, to a joint norm of at most 1. Returns the norm before."""
     values = []
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
@@ -138,7 +138,7 @@ def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NOR
         elif parameter.grad is not None:
             values.append(parameter.grad)
     norm = nn.utils.get_total_norm(values)
-    torch._foreach_mul_(values, (limit / (norm + 1e-6)).clamp(max=1.0))
+    torch._foreach_mul_(values, (MAX_GRADIENT_NORM / (norm + 1e-6)).clamp(max=1.0))
     return norm
 
 

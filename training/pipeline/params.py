@@ -10,11 +10,12 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from training.config.run import RunConfig, load_config
-from training.errors import ConfigError, TrainingError
+from training.errors import ConfigError
 from training.models.encoder import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts, shape_of
 from training.models.loading import checked_source
 from training.models.packages import packaged_folder
 from training.models.start import check_shrinkable
+from training.system.command import exit_status
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,18 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("config", type=Path, help="YAML configuration, e.g. training/configs/default.yaml")
     parser.add_argument("--base", help="folder or hub name of the base encoder; default: the configured one")
     options = parser.parse_args(arguments)
-    try:
-        config = load_config(options.config)
-        name = options.base or config.base or config.teacher
-        shape = base_shape(name, trust_remote_code=config.trust_remote_code)
-        print(table(sizes(config, shape)))
-    except (TrainingError, OSError) as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(lambda: print_sizes(options.config, options.base))
+
+
+def print_sizes(path: Path, base: str | None) -> None:
+    """Print the table of a configuration, with another base if one is given."""
+    config = load_config(path)
+    shape = base_shape(base or config.base or config.teacher, trust_remote_code=config.trust_remote_code)
+    print(table(sizes(config, shape)))
 
 
 def base_shape(name: str, *, trust_remote_code: bool = False) -> PretrainedConfig:

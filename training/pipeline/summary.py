@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.corpora.catalog import load_catalog
+from training.corpora.catalog import load_catalog, source_row
 from training.corpora.corpus import Corpus
 from training.evaluation.report import HELD_OUT_METRIC, MetricScores
 from training.evaluation.sts import find_sts, spread
@@ -99,13 +99,9 @@ def sources_before(run: Run) -> list[dict[str, Any]]:
 
 def data_sources(counts: Mapping[str, int], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each source with its licence and its number of pairs: those before, then the others, largest first."""
-    known, named, rows = load_catalog(), {row["source"] for row in before}, list(before)
-    for name, pairs in sorted(counts.items(), key=lambda item: -item[1]):
-        entry = known.get(name)
-        about = (entry.title, entry.licence, entry.url) if entry else (name, "see the source", "")
-        if pairs and about[0] not in named:
-            rows.append(dict(zip(("source", "licence", "url", "pairs"), (*about, pairs), strict=True)))
-    return rows
+    named = {row["source"] for row in before}
+    rows = [source_row(name, pairs) for name, pairs in sorted(counts.items(), key=lambda item: -item[1]) if pairs]
+    return [*before, *(row for row in rows if row["source"] not in named)]
 
 
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:

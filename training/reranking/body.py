@@ -75,7 +75,6 @@ def _copy_words(source: CrossletEncoder, target: CrossletEncoder, kept_V: Tensor
 
 
 def _as_crosslet(model: CrossEncoder) -> CrossletEncoder:
-    """The same body as one of ours."""
     body = model.encoder
     if body.config.model_type not in FAMILIES:
         raise ConfigError(f"body: the base is of type {body.config.model_type!r}; known types: {', '.join(FAMILIES)}")

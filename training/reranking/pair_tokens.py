@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
@@ -46,15 +47,13 @@ class PairTokenizer:
 
     def store(self, queries: Sequence[str], passages: Sequence[str]) -> TokenStore:
         """Token ids of all pairs, in memory: 4 bytes a token."""
-        rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
+        rows: list[NDArray[np.int32]] = []
         for start in range(0, len(queries), ENCODE_BATCH):
             chunk = slice(start, start + ENCODE_BATCH)
             kept = self._cut([query.strip() for query in queries[chunk]])
             pairs = list(zip(kept, (passage.strip() for passage in passages[chunk]), strict=True))
             rows += [np.array(encoding.ids, dtype=np.int32) for encoding in self._pairs.encode_batch(pairs)]
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        ids = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
-        return TokenStore(ids, offsets, self.pad_id)
+        return TokenStore.of(rows, pad_id=self.pad_id)
 
     def batch(self, queries: Sequence[str], passages: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Padded ids and mask of pairs: two (B, L) int64 tensors."""

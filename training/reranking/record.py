@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training.corpora.catalog import load_catalog
+from training.corpora.catalog import source_row
 from training.reranking.config import RerankConfig
 from training.reranking.data import RerankData
 from training.reranking.negatives import aligned_pairs, random_negatives
@@ -60,12 +60,7 @@ def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]
     """Return each source with its licence and how many questions, or sentences of stage 1, it has."""
     counts = [(source.corpus, len(kept.questions)) for source, kept in zip(config.train, data.training, strict=True)]
     counts += [(source, len(data.parallel([source]))) for source in (config.xpi.sources if config.xpi else ())]
-    rows = []
-    for source, count in counts:
-        entry = load_catalog().get(source)
-        about = (entry.title, entry.licence, entry.url) if entry else (source, "see the source", "")
-        rows.append(dict(zip(("source", "licence", "url", "pairs"), (*about, count), strict=True)))
-    return rows
+    return [source_row(source, count) for source, count in counts]
 
 
 def calibration_pairs(config: RerankConfig, data: RerankData) -> list[tuple[str, str]]:

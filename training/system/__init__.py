@@ -1,4 +1,4 @@
-"""Devices, files and arrays on disk.
+"""Devices, files and arrays on disk, and how a command ends.
 
 Imports the errors alone.
 """

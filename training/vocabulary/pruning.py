@@ -81,7 +81,6 @@ def script(character: str) -> str:
 
 
 def _pieces(model: dict[str, Any]) -> list[str]:
-    """The vocabulary in the order of its ids."""
     if model["type"] == "Unigram":
         return [piece for piece, _ in model["vocab"]]
     pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)

@@ -61,6 +61,12 @@ class TokenStore:
         return torch.from_numpy(ids_BL.astype(np.int64)), torch.from_numpy(is_token_BL.astype(np.int64))
 
     @classmethod
+    def of(cls, rows: Sequence[Sequence[int] | NDArray[np.int32]], *, pad_id: int) -> TokenStore:
+        """The store of these rows of token ids, in memory: 4 bytes a token."""
+        ids = np.concatenate([np.empty(0, np.int32), *(np.array(row, dtype=np.int32) for row in rows)])
+        return cls(ids, np.cumsum([0, *map(len, rows)], dtype=np.int64), pad_id)
+
+    @classmethod
     def load(cls, folder: Path) -> TokenStore:
         """Memory-map the store."""
         pad_id = json.loads((folder / "tokens.json").read_text(encoding="utf-8"))["pad_id"]

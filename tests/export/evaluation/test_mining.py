@@ -15,7 +15,8 @@ from export.evaluation.mining import (
     score_mining,
     xsim_error,
 )
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 from training.errors import EvaluationError
 from training.evaluation.vectors import nearest, unit_rows
 
@@ -115,11 +116,9 @@ def test_threshold_is_chosen_on_even_rows_and_scored_on_odd() -> None:
 
 
 def write_bucc(folder: Path) -> None:
-    write_lines(folder / "de-en.training.de", ["de-1\ta", "de-2\tbbbbbbb", "de-3\tccccccccccccccc"])
-    write_lines(
-        folder / "de-en.training.en", ["en-1\tqqqqqqqqqqqqqqqq", "en-2\tz", "en-3\tyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"]
-    )
-    write_lines(folder / "de-en.training.gold", ["de-1\ten-2", "de-3\ten-1"])
+    write(folder / "de-en.training.de", "de-1\ta", "de-2\tbbbbbbb", "de-3\tccccccccccccccc")
+    write(folder / "de-en.training.en", "en-1\tqqqqqqqqqqqqqqqq", "en-2\tz", "en-3\tyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy")
+    write(folder / "de-en.training.gold", "de-1\ten-2", "de-3\ten-1")
 
 
 def test_buccs_layout_is_read_by_id_and_mined(tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_buccs_layout_is_read_by_id_and_mined(tmp_path: Path) -> None:
 )
 def test_a_malformed_mining_task_is_one_sentence(tmp_path: Path, file: str, lines: list[str], complaint: str) -> None:
     write_bucc(tmp_path)
-    write_lines(tmp_path / f"de-en.training.{file}", lines)
+    write(tmp_path / f"de-en.training.{file}", *lines)
     with pytest.raises(EvaluationError, match=rf"de-en\.training\.{file} {complaint}"):
         find_mining(tmp_path)["de-en.training"].read()
 

@@ -10,7 +10,7 @@ import pytest
 from export.evaluation.__main__ import main
 from export.evaluation.passages import best_passage_scorer, evaluate_passages, halves
 from export.evaluation.scoring import EVERY_KIND, Choice, evaluate_folder
-from tests.training.evaluation.test_sts import write_lines
+from tests.training.files import write
 from tests.training.reranking.small import collection_in
 from training.evaluation.vectors import Encode
 from training.reranking.collection import Collection, Question
@@ -43,9 +43,9 @@ def split(text: str) -> tuple[tuple[int, int], ...]:
 def write_collection(folder: Path, collection: Collection, languages: list[str]) -> None:
     for language in languages:
         questions = [f"q{i}\tp{q.positives[0]}\t{q.texts[language]}" for i, q in enumerate(collection.questions)]
-        write_lines(folder / f"queries.{language}.tsv", questions)
+        write(folder / f"queries.{language}.tsv", *questions)
         passages = [f"p{i}\t{passage[language]}" for i, passage in enumerate(collection.passages)]
-        write_lines(folder / f"passages.{language}.tsv", passages)
+        write(folder / f"passages.{language}.tsv", *passages)
 
 
 def test_a_split_document_ranks_by_its_best_passage() -> None:

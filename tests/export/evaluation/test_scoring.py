@@ -5,15 +5,16 @@ import numpy as np
 
 from export.evaluation.scoring import Choice, evaluate_folder
 from tests.training.evaluation.test_encoders import write_sets
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 
 ALL = ("sts", "bitext", "mining", "retrieval")
 
 
 def test_retrieval_encodes_queries_and_passages_apart(tmp_path: Path) -> None:
-    write_lines(tmp_path / "eval/set/queries.tsv", ["q\taa"])
-    write_lines(tmp_path / "eval/set/passages.tsv", ["p\tbb"])
-    write_lines(tmp_path / "eval/set/qrels.tsv", ["q\tp"])
+    write(tmp_path / "eval/set/queries.tsv", "q\taa")
+    write(tmp_path / "eval/set/passages.tsv", "p\tbb")
+    write(tmp_path / "eval/set/qrels.tsv", "q\tp")
     asked: dict[str, list[str]] = {"text": [], "query": [], "document": []}
 
     def encode(kind: str, texts: list[str]) -> np.ndarray:

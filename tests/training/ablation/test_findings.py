@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.parallel_text import write_data_folder
 from tests.training.ablation.specs import finish, plan, write_spec
-from training.ablation.findings import Comparison, Noise, Verdict, compare, judge, measure_noise
+from training.ablation.findings import Comparison, Verdict, compare, judge, measure_noise
 from training.ablation.results import Results
 from training.ablation.spec import Finding
 
@@ -76,10 +76,6 @@ def test_the_margin_of_three_seeds_is_students_interval(data: Path, tmp_path: Pa
     assert comparison.difference == pytest.approx(5.0)  # against the mean of the three
     assert comparison.margin == pytest.approx(4.302653 * math.sqrt(1 / 1 + 1 / 3))  # t of 2 degrees: printed tables
     assert measure_noise(results, "mono", floor=0.5).margin(1, 1) == 0.5  # no spread: the floor
-
-
-def test_without_repeats_the_floor_is_the_margin() -> None:
-    assert Noise(0.7).margin(1, 1) == 0.7
 
 
 def test_the_variances_of_several_cells_are_pooled(data: Path, tmp_path: Path) -> None:

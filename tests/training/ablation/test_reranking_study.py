@@ -19,7 +19,6 @@ from training.ablation.reranking_report import (
 )
 from training.ablation.reranking_study import mixes, study_cells, study_spec
 from training.config.parsing import read_yaml
-from training.errors import ConfigError
 from training.reranking.job import RERANKER
 
 MIXED_CELLS = ("mixed", "mixed by question")
@@ -117,12 +116,6 @@ def test_the_finding_on_mixing_names_the_better(question: float, difference: str
     assert row[1:] == ["MRR", "–", difference, found]
 
 
-def test_a_bases_name_that_is_no_folders_is_refused(tmp_path: Path) -> None:
-    path = write_study(tmp_path, keys={"bases": {"a/b": "folder"}})
-    with pytest.raises(ConfigError, match="bases"):
-        study_spec(read_yaml(path), where=path.name)
-
-
 def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
     table = zero_shot_table([as_scores({"mixed": 50.0, "XPI + mixed": 52.5})])
     (row,) = table.rows
@@ -215,34 +208,23 @@ def test_one_seed_gives_the_report_of_a_run_with_it(seed: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("seeds", "complaint"),
-    [([], "at least one"), ([1, 1], "must be different seeds"), ([-1], "seeds.0 is -1; it must be at least 0")],
-)
-def test_seeds_that_repeat_or_are_missing_are_refused(seeds: list[int], complaint: str, tmp_path: Path) -> None:
-    path = write_study(tmp_path, keys={"seeds": seeds})
-    with pytest.raises(ConfigError, match=complaint):
-        study_spec(read_yaml(path), where=path.name)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "options", "complaint"),
     [
-        ({"xpi": None}, "run has no xpi"),
-        ({"xpr": {**STAGE, "epochs": None, "pairs": 64}}, "run.xpr must have epochs"),
-        ({"languages": ["en"]}, "languages is ['en']; it must have at least two"),
+        ({"keys": {"bases": {"a/b": "folder"}}}, [], "bases"),
+        ({"keys": {"seeds": []}}, [], "at least one"),
+        ({"keys": {"seeds": [1, 1]}}, [], "must be different seeds"),
+        ({"keys": {"seeds": [-1]}}, [], "seeds.0 is -1; it must be at least 0"),
+        ({"xpi": None}, [], "run has no xpi"),
+        ({"xpr": {**STAGE, "epochs": None, "pairs": 64}}, [], "run.xpr must have epochs"),
+        ({"languages": ["en"]}, [], "languages is ['en']; it must have at least two"),
+        ({}, ["--jobs", "2"], "trains one cell at a time"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
-    changes: dict, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    changes: dict, options: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = write_study(tmp_path, **changes)
-    assert train(spec, tmp_path, tmp_path / "out") == 2
+    assert train(write_study(tmp_path, **changes), tmp_path, tmp_path / "out", *options) == 2
     assert complaint in capsys.readouterr().err
-
-
-def test_several_jobs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(write_study(tmp_path), tmp_path, tmp_path / "out", "--jobs", "2") == 2
-    assert "trains one cell at a time" in capsys.readouterr().err
 
 
 def test_the_shipped_study_loads() -> None:

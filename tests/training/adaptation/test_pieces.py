@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from transformers import XLMRobertaTokenizerFast
 
 from tests.skeleton.project import ROOT
-from tests.training.alignment.files import PAIRS
+from tests.training.alignment.files import GREEK, PAIRS
 from tests.training.tiny import tiny_encoder, tiny_sentence_encoder
 from tests.vocabularies import unigram
 from training.adaptation.lesson import kept_texts
@@ -18,9 +18,6 @@ from training.adaptation.pieces import RIDGE, add_rows, fit_rows
 from training.adaptation.trainer import keep_rows, move_weights
 from training.alignment.scores import read_probe
 from training.vocabulary.extension import extended, new_pieces
-
-GREEK = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
-IN_GREEK = [(english, german.lower().translate(GREEK)) for english, german in PAIRS]
 
 
 @pytest.mark.parametrize("bottleneck_size", [None, 8])

@@ -16,6 +16,8 @@ PAIRS = [
     (f"{subject[0]} {verb[0]} {thing[0]}.", f"{subject[1]} {verb[1]} {thing[1]}.")
     for subject, verb, thing in (ALL[number] for number in ORDER[:300])
 ]
+GREEK = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
+IN_GREEK = [(english, german.lower().translate(GREEK)) for english, german in PAIRS]
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> Path:

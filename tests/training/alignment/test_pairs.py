@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
-from training.alignment.language import LanguageCheck
-from training.alignment.pairs import MIN_PAIRS, check_disjoint, read_pairs, split_pairs
+from training.alignment.pairs import MIN_PAIRS, LanguageCheck, check_disjoint, read_pairs, split_pairs
 from training.corpora.leakage import EvaluationSentences
 from training.errors import AlignmentError
 

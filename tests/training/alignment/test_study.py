@@ -13,6 +13,7 @@ from tests.training.alignment.files import PAIRS, write_pairs
 from training.alignment.study import StudyRow, TableName, layer_vectors, paragraphs, read_spec, verdict
 from training.errors import ConfigError
 
+MANY = 10**9  # sentences: no chance in them
 SPEC = """
 title: A study
 model: {model}
@@ -64,16 +65,22 @@ def test_paragraphs_have_thirty_to_fifty_words() -> None:
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([StudyRow("linear", 60, 80), StudyRow("tanh", 50, 70)], "It holds here."),
-        ([StudyRow("linear", 60, 80, 1), StudyRow("tanh", 61, 70, 0.5)], "tanh is ahead by no more than chance."),
+        ([StudyRow("linear", 60, 80, MANY), StudyRow("tanh", 50, 70, MANY)], "It holds here."),
         (
-            [StudyRow("linear", 60, 80, 1), StudyRow("tanh", 59, 70, 1)],
+            [StudyRow("linear", 60, 80, MANY, 1), StudyRow("tanh", 61, 70, MANY, 0.5)],
+            "tanh is ahead by no more than chance.",
+        ),
+        (
+            [StudyRow("linear", 60, 80, MANY, 1), StudyRow("tanh", 59, 70, MANY, 1)],
             "It holds here, by no more than chance beside tanh.",
         ),
         # 100 sentences: each share has a standard error of 4.9 points
-        ([StudyRow("linear", 60, 80, 0, 100), StudyRow("tanh", 65, 70, 0, 100)], "ahead by no more than chance."),
-        ([StudyRow("linear", 60, 80), StudyRow("tanh", 65, 70)], "It does not hold here: tanh is 5.0 points better."),
-        ([StudyRow("tanh", 65, 70)], "there is no row linear."),
+        ([StudyRow("linear", 60, 80, 100), StudyRow("tanh", 65, 70, 100)], "ahead by no more than chance."),
+        (
+            [StudyRow("linear", 60, 80, MANY), StudyRow("tanh", 65, 70, MANY)],
+            "It does not hold here: tanh is 5.0 points better.",
+        ),
+        ([StudyRow("tanh", 65, 70, MANY)], "there is no row linear."),
     ],
 )
 def test_a_finding_holds_where_its_row_is_best(rows: list[StudyRow], sentence: str) -> None:

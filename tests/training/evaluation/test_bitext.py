@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import top_k_accuracy_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 from training.errors import EvaluationError
 from training.evaluation import vectors
 from training.evaluation.bitext import (
@@ -13,20 +14,9 @@ from training.evaluation.bitext import (
     evaluate_tatoeba,
     failures_markdown,
     find_bitext,
-    precision_at,
-    ranks_of_translations,
     score_bitext,
     worst_failures,
 )
-
-
-def test_precision_of_a_hand_computed_case() -> None:
-    candidates = np.eye(3, dtype=np.float32)
-    queries = np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 5]], dtype=np.float32)  # the second prefers candidate 0
-    ranks = ranks_of_translations(queries, candidates)
-    assert ranks.tolist() == [0, 1, 0]
-    assert precision_at(1, ranks) == pytest.approx(100 * 2 / 3)
-    assert precision_at(2, ranks) == 100
 
 
 def test_precision_agrees_with_scikit_learn_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +35,8 @@ def test_precision_agrees_with_scikit_learn_both_ways(monkeypatch: pytest.Monkey
 
 
 def test_tatoeba_is_averaged_over_both_directions(tmp_path: Path) -> None:
-    write_lines(tmp_path / "tatoeba.deu-eng.deu", ["a", "bbb", "ccccc"])
-    write_lines(tmp_path / "tatoeba.deu-eng.eng", ["x", "yyy", "zzz"])
+    write(tmp_path / "tatoeba.deu-eng.deu", "a", "bbb", "ccccc")
+    write(tmp_path / "tatoeba.deu-eng.eng", "x", "yyy", "zzz")
     # German to English: a->x, bbb->yyy, ccccc->yyy (first of two equals): 2/3. Back: x->a, yyy->bbb, zzz->bbb: 2/3.
     assert evaluate_tatoeba(encode_by_length, tmp_path, ["de", "fr"]) == {"de": pytest.approx(66.67)}
     assert evaluate_tatoeba(encode_by_length, tmp_path, ["de"], rows=2) == {"de": 100}
@@ -61,8 +51,8 @@ def test_labels_are_languages_pairs_and_names_of_tables(tmp_path: Path) -> None:
         "news.deu-fra.fra.gz",
         "README.md",
     ):
-        write_lines(tmp_path / "aligned" / name, ["one\u2028line"])  # U+2028 ends no line
-    write_lines(tmp_path / "zh-vi/test448.tsv", ["你好\txin chao"])
+        write(tmp_path / "aligned" / name, "one\u2028line")  # U+2028 ends no line
+    write(tmp_path / "zh-vi/test448.tsv", "你好\txin chao")
     aligned = find_bitext(tmp_path / "aligned")
     assert list(aligned) == ["de-fr", "zh"]
     assert aligned["zh"].languages == ("zh", "en")
@@ -75,13 +65,13 @@ def test_labels_are_languages_pairs_and_names_of_tables(tmp_path: Path) -> None:
 def test_a_tatoeba_file_is_found_under_the_code_of_our_pairs(tmp_path: Path, theirs: str, ours: str) -> None:
     """One without a two-letter code keeps its own."""
     for side in (theirs, "eng"):
-        write_lines(tmp_path / f"tatoeba.{theirs}-eng.{side}", ["a"])
+        write(tmp_path / f"tatoeba.{theirs}-eng.{side}", "a")
     assert list(find_bitext(tmp_path)) == [ours]
 
 
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
-    write_lines(tmp_path / "t.deu-eng.deu", ["eins", "zwei"])
-    write_lines(tmp_path / "t.deu-eng.eng", ["one"])
+    write(tmp_path / "t.deu-eng.deu", "eins", "zwei")
+    write(tmp_path / "t.deu-eng.eng", "one")
     with pytest.raises(EvaluationError, match=r"t\.deu-eng\.deu has 2 lines, .*t\.deu-eng\.eng has 1"):
         find_bitext(tmp_path)["de"].read()
 
@@ -89,7 +79,7 @@ def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
 def test_flores_languages_are_against_english_in_test_parts(tmp_path: Path) -> None:
     for part in ("dev", "devtest"):
         for language in ("en", "de", "zh_Hant"):
-            write_lines(tmp_path / f"{part}.{language}.txt", [f"{part} {language}"])
+            write(tmp_path / f"{part}.{language}.txt", f"{part} {language}")
     found = find_bitext(tmp_path)
     assert {label: bitext.languages for label, bitext in found.items()} == {
         "de": ("de", "en"),
@@ -99,9 +89,9 @@ def test_flores_languages_are_against_english_in_test_parts(tmp_path: Path) -> N
     for language in ("en", "de", "zh_Hant"):
         (tmp_path / f"devtest.{language}.txt").unlink()
     assert found.keys() == find_bitext(tmp_path).keys()
-    write_lines(tmp_path / "test.en.txt", ["x"])
-    write_lines(tmp_path / "more.en.txt", ["x"])
-    write_lines(tmp_path / "more.de.txt", ["y"])
+    write(tmp_path / "test.en.txt", "x")
+    write(tmp_path / "more.en.txt", "x")
+    write(tmp_path / "more.de.txt", "y")
     assert list(find_bitext(tmp_path)) == ["de.more"]
 
 
@@ -117,8 +107,8 @@ def encode(texts: list[str]) -> np.ndarray:
 
 
 def test_worst_errors_come_first_without_correct_pairs(tmp_path: Path) -> None:
-    write_lines(tmp_path / "tatoeba.deu-eng.deu", ["eins", "zwei", "drei"])
-    write_lines(tmp_path / "tatoeba.deu-eng.eng", ["one", "two", "three"])
+    write(tmp_path / "tatoeba.deu-eng.deu", "eins", "zwei", "drei")
+    write(tmp_path / "tatoeba.deu-eng.eng", "one", "two", "three")
     found = find_bitext(tmp_path)
     failures = worst_failures(encode, found, 5)
     assert [(one.text, one.translation, one.nearer) for one in failures] == [
@@ -130,8 +120,8 @@ def test_worst_errors_come_first_without_correct_pairs(tmp_path: Path) -> None:
 
 
 def test_a_table_cuts_long_sentences_and_keeps_its_columns(tmp_path: Path) -> None:
-    write_lines(tmp_path / "tatoeba.deu-eng.deu", ["a|b", "c" * 200])
-    write_lines(tmp_path / "tatoeba.deu-eng.eng", ["x", "y"])
+    write(tmp_path / "tatoeba.deu-eng.deu", "a|b", "c" * 200)
+    write(tmp_path / "tatoeba.deu-eng.eng", "x", "y")
     vectors = {"a|b": [1, 0], "x": [0, 1], "c" * 200: [1, 0.1], "y": [1, 0]}
     failures = worst_failures(lambda texts: np.array([vectors[t] for t in texts], np.float32), find_bitext(tmp_path), 2)
     rows = failures_markdown(failures).splitlines()

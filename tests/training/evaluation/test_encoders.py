@@ -10,7 +10,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from service.model import tokenizer
 from service.model.prompts import Prompts
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 from tests.training.tiny import tiny_sentence_encoder
 from training.errors import EvaluationError
 from training.evaluation.encoders import WHITE_SPACE, TextEncoder, default_prompt, load_model, search_prompts, stripped
@@ -33,13 +34,13 @@ def write_sets(root: Path) -> Path:
     """One set of each kind: STS in German, French and English, Tatoeba in German and French, and passages."""
     rows = ["5\ta man plays\ta man plays", "0\ta man plays\tthe market fell on it", "3\ta man\ta man plays"]
     for pair in ("en-de", "de-de", "en-fr"):
-        write_lines(root / f"stsb/test/{pair}.tsv", rows)
+        write(root / f"stsb/test/{pair}.tsv", *rows)
     for code in ("deu", "fra"):
-        write_lines(root / f"tatoeba/tatoeba.{code}-eng.{code}", ["a", "bbb", "ccccc", "ddddddd"])
-        write_lines(root / f"tatoeba/tatoeba.{code}-eng.eng", ["x", "yyy", "zzzzz", "wwwwwww"])
-    write_lines(root / "news/queries.tsv", ["q1\taa"])
-    write_lines(root / "news/passages.tsv", ["p1\tcc", "p2\tddddd"])
-    write_lines(root / "news/qrels.tsv", ["q1\tp1"])
+        write(root / f"tatoeba/tatoeba.{code}-eng.{code}", "a", "bbb", "ccccc", "ddddddd")
+        write(root / f"tatoeba/tatoeba.{code}-eng.eng", "x", "yyy", "zzzzz", "wwwwwww")
+    write(root / "news/queries.tsv", "q1\taa")
+    write(root / "news/passages.tsv", "p1\tcc", "p2\tddddd")
+    write(root / "news/qrels.tsv", "q1\tp1")
     return root
 
 
@@ -138,7 +139,7 @@ def test_a_training_run_measures_sts_and_tatoeba(tmp_path: Path) -> None:
 def test_a_training_run_measures_sts2017_where_it_is(tmp_path: Path) -> None:
     rows = ["a man plays\ta man plays\t5.0", "a man plays\tthe market fell on it\t0.0", "a man\ta man plays\t3.0"]
     for pair in ("de-en", "en-fr", "en-en"):
-        write_lines(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", rows)
+        write(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", *rows)
     scores = evaluate(encode_by_length, tmp_path, ["de", "fr"])
     assert scores["sts2017"].keys() == {"de-en", "en-fr", "average"}
     assert scores["sts2017_monolingual"].keys() == {"en-en", "average"}

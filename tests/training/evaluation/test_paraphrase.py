@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from export.evaluation.scoring import Choice, evaluate_folder
-from tests.training.evaluation.test_sts import write_lines
+from tests.training.files import write
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 
 
@@ -19,7 +19,7 @@ def test_labels_all_alike_tell_nothing() -> None:
 
 
 def test_sides_are_compared_within_a_language_and_with_english(tmp_path: Path) -> None:
-    write_lines(tmp_path / "dev.en.tsv", ["1\taa\taa", "0\tbb\tbb", "1\tcc\tcc"])
+    write(tmp_path / "dev.en.tsv", "1\taa\taa", "0\tbb\tbb", "1\tcc\tcc")
     with gzip.open(tmp_path / "dev.de.tsv.gz", "wt", encoding="utf-8") as file:
         file.write("1\tb\ta\n0\tb\ta\n1\t\tc\n")  # an empty side
     scores = evaluate_paraphrases(encode_by_letters, find_paraphrases(tmp_path), ["en", "de"])
@@ -28,13 +28,13 @@ def test_sides_are_compared_within_a_language_and_with_english(tmp_path: Path) -
 
 @pytest.mark.parametrize("line", ["neutral\ta\tb", "2\ta\tb", "1\ta"])
 def test_files_of_another_layout_are_no_such_set(tmp_path: Path, line: str) -> None:
-    write_lines(tmp_path / "dev.de.tsv", ["1\ta\tb", line])
+    write(tmp_path / "dev.de.tsv", "1\ta\tb", line)
     assert find_paraphrases(tmp_path) == {}
 
 
 def test_paraphrase_sets_are_found_without_train_parts(tmp_path: Path) -> None:
     (tmp_path / "eval/pawsx").mkdir(parents=True)
     for part in ("dev", "train"):
-        write_lines(tmp_path / f"eval/pawsx/{part}.de.tsv", ["1\ta\ta", f"0\ta\t{'b' if part == 'dev' else 'a'}"])
+        write(tmp_path / f"eval/pawsx/{part}.de.tsv", "1\ta\ta", f"0\ta\t{'b' if part == 'dev' else 'a'}")
     scores = evaluate_folder(encode_by_letters, tmp_path, Choice(("paraphrase",)))
     assert scores == {"pawsx_auc": {"de": 100.0, "average": 100.0}}

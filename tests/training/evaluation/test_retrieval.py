@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, Success, nDCG
 
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from tests.training.evaluation.test_sts import encode_by_length
+from tests.training.files import write
 from training.errors import EvaluationError
 from training.evaluation.retrieval import (
-    accuracy_at,
-    average_precision_at,
     evaluate_retrieval,
-    ndcg_at,
     rank_passages,
     read_retrieval,
-    reciprocal_rank_at,
     score_rankings,
 )
 
@@ -48,18 +45,6 @@ def test_metrics_agree_with_ir_measures_on_graded_relevance() -> None:
         assert scored[metric] == pytest.approx(100 * expected[measure], abs=0.006), metric
 
 
-def test_metrics_of_a_hand_computed_case() -> None:
-    grades, judged = [0.0, 2.0, 0.0, 1.0], [1.0, 2.0, 3.0, 0.0]  # the document of grade 3 was not found
-    assert (accuracy_at(1, grades), accuracy_at(2, grades)) == (0, 1)
-    assert (reciprocal_rank_at(1, grades), reciprocal_rank_at(3, grades)) == (0, 0.5)
-    assert average_precision_at(4, grades, judged) == pytest.approx((1 / 2 + 2 / 4) / 3)
-    assert average_precision_at(2, grades, judged) == pytest.approx((1 / 2) / 3)
-    gain = 2 / math.log2(3) + 1 / math.log2(5)
-    ideal = 3 / math.log2(2) + 2 / math.log2(3) + 1 / math.log2(4)
-    assert ndcg_at(4, grades, judged) == pytest.approx(gain / ideal)
-    assert ndcg_at(1, grades, judged) == 0
-
-
 def test_perfect_ranking_scores_100_over_answered_queries() -> None:
     qrels = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 0.0}}
     assert set(score_rankings({"q1": ["a", "b", "c"], "q2": ["c", "b", "a"]}, qrels).values()) == {100.0}
@@ -68,9 +53,9 @@ def test_perfect_ranking_scores_100_over_answered_queries() -> None:
 
 
 def write_bipar(folder: Path) -> None:
-    write_lines(folder / "queries.tsv", ["q1\ten\taa", "q2\tzh\tbbbb", "q3\ten\tnobody asked"])
-    write_lines(folder / "passages.tsv", ["p1\tzh\tcccc", "p2\ten\tdd", "p3\ten\tee"])
-    write_lines(folder / "qrels.tsv", ["q1\tp3", "q2\tp1"])
+    write(folder / "queries.tsv", "q1\ten\taa", "q2\tzh\tbbbb", "q3\ten\tnobody asked")
+    write(folder / "passages.tsv", "p1\tzh\tcccc", "p2\ten\tdd", "p3\ten\tee")
+    write(folder / "qrels.tsv", "q1\tp3", "q2\tp1")
 
 
 def write_beir(folder: Path) -> None:
@@ -81,9 +66,9 @@ def write_beir(folder: Path) -> None:
         {"_id": "p3", "text": "ee"},
         {"_id": "q1", "text": "aa"},  # the query itself is among the passages
     ]
-    write_lines(folder / "queries.jsonl", [json.dumps(row) for row in queries])
-    write_lines(folder / "corpus.jsonl.gz", [json.dumps(row) for row in passages])
-    write_lines(folder / "qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q1\tp3\t2", "q1\tp1\t0", "q2\tp1\t1"])
+    write(folder / "queries.jsonl", *(json.dumps(row) for row in queries))
+    write(folder / "corpus.jsonl.gz", *(json.dumps(row) for row in passages))
+    write(folder / "qrels/test.tsv", "query-id\tcorpus-id\tscore", "q1\tp3\t2", "q1\tp1\t0", "q2\tp1\t1")
 
 
 def test_of_equal_passages_the_earlier_ranks_first(tmp_path: Path) -> None:
@@ -118,7 +103,7 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "file", "line", "complaint"),
+    ("write_set", "file", "line", "complaint"),
     [
         (
             write_bipar,
@@ -134,24 +119,17 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
         (write_beir, "queries.jsonl", "{", "line 1 .*; the layout is a JSON object with the strings _id, text"),
     ],
 )
-def test_a_malformed_set_is_one_sentence(tmp_path: Path, write, file: str, line: str, complaint: str) -> None:
-    write(tmp_path)
-    write_lines(tmp_path / file, [line])
+def test_a_malformed_set_is_one_sentence(tmp_path: Path, write_set, file: str, line: str, complaint: str) -> None:
+    write_set(tmp_path)
+    write(tmp_path / file, line)
     with pytest.raises(EvaluationError, match=rf"{file} {complaint}"):
         read_retrieval(tmp_path)
-
-
-def test_queries_and_passages_may_share_ids(tmp_path: Path) -> None:
-    write_lines(tmp_path / "queries.tsv", ["1\ta", "2\tbbbb"])
-    write_lines(tmp_path / "passages.tsv", ["1\ta", "2\tbbbb"])
-    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
-    assert evaluate_retrieval(encode_by_length, tmp_path)["acc@1"] == 100.0
 
 
 @pytest.mark.parametrize("name", ["queries.tsv", "passages.tsv"])
 def test_an_id_given_twice_is_refused_with_its_lines(tmp_path: Path, name: str) -> None:
     for file in ("queries.tsv", "passages.tsv"):
-        write_lines(tmp_path / file, ["1\ta", "2\tbbbb", *(["1\tccc"] if file == name else [])])
-    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
+        write(tmp_path / file, "1\ta", "2\tbbbb", *(["1\tccc"] if file == name else []))
+    write(tmp_path / "qrels.tsv", "1\t1", "2\t2")
     with pytest.raises(EvaluationError, match=rf"{name} line 3 repeats the id 1 of line 1"):
         evaluate_retrieval(encode_by_length, tmp_path)

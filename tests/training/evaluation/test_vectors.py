@@ -28,8 +28,3 @@ def test_the_nearest_are_a_stable_sort_even_where_many_are_equal(candidates: np.
     ((_, cosine),) = cosine_chunks(query, candidates.astype(np.float32))
     expected = np.argsort(-cosine[0], kind="stable")[:k]
     assert nearest(query, candidates.astype(np.float32), k)[1][0].tolist() == expected.tolist()
-
-
-def test_more_neighbours_than_candidates_are_all_of_them() -> None:
-    candidates = np.array([[0, 1], [1, 0], [2, 0]], dtype=np.float32)
-    assert nearest(np.array([[1, 0]], dtype=np.float32), candidates, 9)[1].tolist() == [[1, 2, 0]]

@@ -23,8 +23,6 @@ from training.models.encoder import (
     CrossletEncoder,
     compile_layers,
     copy_body,
-    mean_pool,
-    parameter_counts,
     rounded,
     shape_of,
     train_with_rounded_words,
@@ -68,15 +66,6 @@ def test_recurrence_repeats_the_unit_in_order(config: PretrainedConfig) -> None:
     torch.testing.assert_close(actual, expected)
 
 
-def test_recurrence_costs_no_parameters() -> None:
-    assert parameter_counts(tiny_encoder(layers=2, recurrences=3)) == parameter_counts(tiny_encoder(layers=2))
-
-
-def test_bottleneck_has_vb_plus_bh_word_parameters() -> None:
-    full, narrow = parameter_counts(tiny_encoder()), parameter_counts(tiny_encoder(bottleneck_size=4))
-    assert full.words - narrow.words == 60 * 16 - (60 * 4 + 4 * 16)
-
-
 @pytest.mark.parametrize(("named", "taken"), [([], [0, 1]), ([[1, 3]], [1, 3])])
 def test_copy_body_takes_the_first_layers_or_those_named(named: list[list[int]], taken: list[int]) -> None:
     source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, recurrences=2, bottleneck_size=4, seed=2)
@@ -91,11 +80,6 @@ def test_copy_body_takes_the_first_layers_or_those_named(named: list[list[int]],
 def test_copy_body_refuses_a_source_with_too_few_layers() -> None:
     with pytest.raises(ValueError, match=r"layer\.1\."):
         copy_body(tiny_encoder(layers=1), tiny_encoder(layers=2))
-
-
-def test_mean_pool_leaves_padding_out() -> None:
-    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
-    assert mean_pool(hidden, torch.tensor([[1, 1, 0]])).tolist() == [[2.0, 3.0]]
 
 
 @pytest.mark.parametrize("head_size", [None, 12])

@@ -58,10 +58,6 @@ def test_unbucketed_batches_are_as_drawn() -> None:
     assert padded_tokens(batches) > 1.5 * padded_tokens(stream(FixedPlan(drawn), batch_size=32).round(0))
 
 
-def test_a_pair_left_over_joins_the_batch_before() -> None:
-    assert [len(batch) for batch in length_bucketed(np.arange(5), np.ones(5, dtype=np.int64), 4, seed=1)] == [5]
-
-
 def test_a_stream_goes_on_from_any_position() -> None:
     rounds = [np.random.default_rng(seed).permutation(10_000)[:60].tolist() for seed in range(3)]
     whole = list(stream(Rounds(*rounds)).starting_at(Position()))

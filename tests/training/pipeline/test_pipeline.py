@@ -21,7 +21,7 @@ from training.config.run import EvaluationConfig, RunConfig
 from training.errors import ConfigError, CorpusError, StepMismatchError
 from training.pipeline.inputs import without_missing_dev
 from training.pipeline.run import Run
-from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
+from training.pipeline.runner import Step, run_steps, share_steps
 from training.system.device import describe_hardware, pick_device
 from training.system.files import files_under, fingerprint_files
 
@@ -83,12 +83,6 @@ def start_run(folder: Path, *more: str, config: Path = SMOKE) -> int:
 
 
 ALL = ["first", "second", "third"]
-
-
-def test_finished_steps_are_skipped(work: Work, tmp_path: Path) -> None:
-    for _ in range(2):
-        work.run_steps(config(), tmp_path)
-    assert work.ran == ALL
 
 
 def test_a_change_of_a_late_step_keeps_the_early_ones(work: Work, tmp_path: Path) -> None:
@@ -187,11 +181,6 @@ def test_a_folder_of_shared_steps_can_be_moved(tmp_path: Path) -> None:
     share_and_run(Work(), config(), tmp_path / "here/one")
     (tmp_path / "here").rename(tmp_path / "there")
     assert (tmp_path / "there/one/third/result").read_text() == "third"
-
-
-def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
-    here, there = (fingerprints(Work().steps(config(name=name)), data_fingerprint="d") for name in ("x", "y"))
-    assert [name for name in here if here[name] != there[name]] == ["second", "third"]
 
 
 def test_refused_step_can_run_with_another_corpus(tmp_path: Path) -> None:

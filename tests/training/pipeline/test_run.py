@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from tests.training.evaluation.test_sts import write_lines
+from tests.training.files import write
 from tests.training.tiny import tiny_sentence_encoder
 from training.config.run import RunConfig
 from training.evaluation.sts import DevScore
@@ -31,7 +31,7 @@ def test_dev_scores_read_as_many_rows_as_configured(
     rows: dict[str, int | None],
     read: int,
 ) -> None:
-    write_lines(tmp_path / "eval/stsb/dev/en-de.tsv", [f"{index % 5}\ta{index}\tb{index}" for index in range(160)])
+    write(tmp_path / "eval/stsb/dev/en-de.tsv", *(f"{index % 5}\ta{index}\tb{index}" for index in range(160)))
     small_tokenizer.save_pretrained(tmp_path / "tokenizer")
     run = Run(RunConfig.model_validate({**CONFIG, "evaluation": rows}), tmp_path, tmp_path)
     sizes = []

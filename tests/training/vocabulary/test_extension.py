@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 
 from service.model.tokenizer_file import UnigramTokenizer, is_unigram
-from tests.training.alignment.files import PAIRS
+from tests.training.alignment.files import IN_GREEK, PAIRS
 from tests.vocabularies import unigram, wordpiece
 from training.errors import ConfigError
 from training.vocabulary.extension import LEAST_COUNT, Piece, extended, new_pieces, parts_of
 
 ENGLISH = [english for english, _ in PAIRS]
 GERMAN = [german for _, german in PAIRS]
-LETTERS = str.maketrans("abdefghiklmnoprstuvwz", "αβδεφγηικλμνοπρστυωχζ")
-GREEK = [german.lower().translate(LETTERS) for german in GERMAN]
+GREEK = [greek for _, greek in IN_GREEK]
 KNOWN = unigram(ENGLISH)
 KNOWN.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
 
