@@ -107,6 +107,7 @@ class Search:
         self._deadline = Deadline.after(options.timeout_s)
         self._revision = -1
         self._selected: Rows | None = None
+        self._matching = 0  # documents, with a filter
         self._preferred: dict[Preference, Preferred] = {}
         self._documents: dict[int, StoredDocument] = {}
         self._vectors: dict[int, Vectors] = {}
@@ -165,7 +166,8 @@ class Search:
         """Return the passages of the documents that match the filter; None without one."""
         self._forget_other_state(snapshot)
         if self._selected is None and self._condition is not None:
-            self._selected = _passages_of(snapshot, snapshot.matching(self._condition))
+            rows = snapshot.matching(self._condition)
+            self._selected, self._matching = _passages_of(snapshot, rows), len(rows)
         return self._selected
 
     def _prefer(self, snapshot: Snapshot, prefer: Preference) -> Preferred:
@@ -247,8 +249,13 @@ class Search:
             with closing(snapshot.fetch([row], metadata=False)) as documents:
                 return next((document.text for document, _ in documents), "")
 
-        vectors_of = snapshot.vectors_of_documents
-        return evidence(query, hits, best, compared=self._options.compared, text_of=text_of, vectors_of=vectors_of)
+        return evidence(
+            *(query, hits, best),
+            compared=self._options.compared,
+            searched=snapshot.count() if self._condition is None else self._matching,
+            text_of=text_of,
+            vectors_of=snapshot.vectors_of_documents,
+        )
 
     def _read(
         self, snapshot: Snapshot, hits: Sequence[Hit], query: Query, by_words: KeywordHits, found: Rows | None = None
@@ -396,12 +403,13 @@ def evidence(
     best: Hit,
     *,
     compared: int,
+    searched: int,
     text_of: Callable[[int], str],
     vectors_of: Callable[[Sequence[int]], tuple[Rows, Vectors]],
 ) -> Evidence:
     """Return what tells how surely the best hit answers the query.
 
-    compared: how many of the nearest hits to compare with it, by their vectors.
+    compared: how many of the nearest hits to compare with it, by their vectors.  searched: how many documents.
     vectors_of: gives the passages of documents, each with its document's row.
     """
     by_row = {hit.row: hit for hit in reversed(hits)}
@@ -412,6 +420,7 @@ def evidence(
         first=place_of[best.row],
         text="" if query.words is None else text_of(best.row),
         query=query.text,
+        searched=searched,
         rows_N=rows,
         cosine_N=np.array([by_row[row].cosine or 0 for row in rows], np.float64),
         score_N=np.array([by_row[row].score for row in rows], np.float64),

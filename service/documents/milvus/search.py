@@ -5,6 +5,7 @@ B queries, D dims
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -138,6 +139,11 @@ class MilvusSearch:
         finally:
             self._fields.close()
 
+    @cached_property
+    def _searched(self) -> int:
+        """The number of documents that match the filter."""
+        return self._table.count(heads_among(self._expression))
+
     def _check(self, queries: Sequence[Query]) -> None:
         """Raises: InvalidInput: something is wanted that Milvus lacks."""
         if any(query.words is not None for query in queries):
@@ -204,6 +210,7 @@ class MilvusSearch:
                 matches.evidence = evidence(
                     *(query, found, first),
                     compared=self._options.compared,
+                    searched=self._searched,
                     text_of=self._text,
                     vectors_of=self._vectors_of_passages,
                 )
