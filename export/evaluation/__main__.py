@@ -62,8 +62,8 @@ def check(options: argparse.Namespace) -> None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:
         raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
-    for name in ("plot", "reranker"):
-        if getattr(options, name) is not None and not options.calibrate:
+    for name in ("plot", "reranker", "distractors"):
+        if getattr(options, name) and not options.calibrate:
             raise EvaluationError(f"--{name} belongs to --calibrate; send both")
     if options.dimensions is not None and options.dimensions < 1:
         raise EvaluationError(f"--dimensions is {options.dimensions}; it must be at least 1")
@@ -145,6 +145,9 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="with --calibrate: plot how reliable it is")
     parser.add_argument(
         "--reranker", type=Path, metavar="DIR", help="with --calibrate: measure re-ranked searches, too (--queries)"
+    )
+    parser.add_argument(
+        "--distractors", type=int, default=0, metavar="N", help="with --calibrate: also beside N sentences of DIR/mono"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(

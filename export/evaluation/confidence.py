@@ -1,10 +1,10 @@
 """Fits and measures an artifact's confidence: how likely the first result of a search answers the query.
 
-Each question is asked twice, as served: of all documents, and of those that do not answer it, in any language. So both
-have the same questions, and any share of them may count as unanswerable.
+Each question is asked as served; what is found also counts as if the documents that answer it, in any language, were
+not there. So any share of the questions may count as unanswerable.
 
 Fitted on: the search set's dev, the held-out passages of question sets, bitcoin.org's FAQ, also with each answer in one
-language alone. Corpora in one language together weigh as much as those in several.
+language alone; all of it once more in one collection with distractors.
 Measured on: the search set's test, XQuAD's odd questions, BiPaR.
 
 Shapes: Q searches, F features.
@@ -13,10 +13,9 @@ Shapes: Q searches, F features.
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +24,27 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from export.bundle import rewrite_card
+from export.evaluation.confidence_corpora import (
+    MODES,
+    RERANKED,
+    Corpus,
+    crowded,
+    fitted_on,
+    measured_on,
+    read_distractors,
+    with_few,
+)
 from export.evaluation.models import load_model
 from export.evaluation.typed_queries import collection_of
 from service.blending import with_reranker
-from service.documents.document import Document
+from service.documents.collections import Collection
 from service.documents.interface import Match, Query, ResultOptions
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest
 from service.model.confidence import (
     VERSION,
     ConfidenceModel,
+    Evidence,
     Weights,
     calibration_error,
     clipped,
@@ -43,70 +53,28 @@ from service.model.confidence import (
     with_products,
 )
 from service.model.reranker import Reranker
-from training.corpora.leakage import clean_passage, is_held_out
+from service.offline.report_questions import evidence_without
 from training.errors import EvaluationError
 from training.evaluation.encoders import Model
-from training.evaluation.lines import find_file, read_json_lines
 from training.evaluation.report import MetricScores
-from training.evaluation.search import BUNDLED, read_search
 from training.evaluation.vectors import each_text_once, unit_rows
-from training.reranking.collection import evenly_spaced
-from training.reranking.readers import find_collection, read_collection
 
 logger = logging.getLogger(__name__)
 
-QUESTION_SETS = (
-    *("arcd", "boolq_part", "cmrc2018", "covid_qa_deepset", "drcd", "faquad", "idk_mrc", "jaquad", "jsquad"),
-    *("medquad", "nq_qed_dev", "pubmedqa_l", "tydiqa_goldp"),
-)
-
 Floats = NDArray[np.float64]
-Score = Callable[[str, str], float]
-FAQ, FAQ_IDS = "faq_multilingual", "bitcoin"
-DRAWS = 3  # of a language for each answer
-MOST_QUESTIONS, MOST_PASSAGES = 400, 500  # of a corpus to fit on
-SMALL, FEW = 240, 5  # documents of corpora that are also asked with a filter, and topics that it leaves
-MODES = ("hybrid", "dense")
-RERANKED, RERANK_K, RERANK_WEIGHT = "reranked", 20, 0.2  # of hybrid searches, as a service does
+MOST_CROWDED, MOST_RERANKED = 60, 50  # questions of a corpus to fit on beside distractors; to re-rank for
+BESIDE_WEIGHT = 0.5  # of all that is asked beside distractors
+FIT_SHARE = 6  # every so manieth distractor is fitted with, the others are measured with
+RERANK_K, RERANK_WEIGHT = 20, 0.2  # of hybrid searches, as a service does
 DIFFERENT = (0.7, 0.75, 0.8, 0.85, 0.9)
-OPTIONS = ResultOptions(text=False, metadata=False, compared=20)
+TOP_K = 50  # results: there are more than RERANK_K without an answer and its translations
+OPTIONS = ResultOptions(metadata=False, passage=False, compared=RERANK_K)
 PENALTY = 100.0  # of the squared coefficients
 UNANSWERABLE = (0.1, 0.3, 0.5)
 PLOTTED = 0.3
 SURE = 0.8
 
 Curves = dict[str, dict[str, list[tuple[float, float, float]]]]  # mode -> corpus -> mass, mean and share of bins
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question, and the topics of the documents that answer it."""
-
-    text: str
-    topics: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Documents with a topic each, which translations share, and questions about them.
-
-    few: each search is filtered to so many topics, drawn by chance, and what answers; 0: to nothing.
-    """
-
-    name: str
-    documents: Sequence[Document]
-    questions: Sequence[Asked]
-    is_multilingual: bool = True
-    few: int = 0
-
-    def filters(self, question: Asked, draw: random.Random) -> Iterator[tuple[dict[str, object], bool]]:
-        """Yield the filter of each search for a question, and whether it leaves an answer."""
-        others = sorted({str(document.metadata["topic"]) for document in self.documents} - question.topics)
-        if self.few:
-            others = draw.sample(others, min(self.few, len(others)))
-        if question.topics:
-            yield ({"topic": {"in": [*sorted(question.topics), *others]}} if self.few else {}), True
-        yield {"topic": {"in": others}} if self.few else {"not": {"topic": {"in": [*question.topics, ""]}}}, False
 
 
 @dataclass(frozen=True)
@@ -117,6 +85,8 @@ class Searches:
     """
 
     corpus: Corpus
+    mode: str
+    cosine_Q: Floats
     feature_QF: dict[float, Floats]
     is_right_Q: NDArray[np.bool_]
     is_answerable_Q: NDArray[np.bool_]
@@ -130,56 +100,85 @@ class Searches:
         return weight_Q
 
 
+@dataclass(frozen=True)
+class PairReader:
+    """Scores each pair of query and passage once. queries: most of a corpus to read for."""
+
+    reranker: Reranker
+    queries: int
+    scores: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def __call__(self, query: str, match: Match) -> float:
+        """Return the score of a query and the best passage of a document."""
+        pair = query, match.document.text if match.passage is None else match.passage.text
+        if pair not in self.scores:
+            self.scores[pair] = self.reranker.score(self.reranker.tokenize(*pair))
+        return self.scores[pair]
+
+    def reranked(self, matches: Sequence[Match], evidence: Evidence) -> Evidence:
+        """Return the evidence of matches after the first of them are re-ranked."""
+        read = matches[:RERANK_K]
+        own_K = np.array([self(evidence.query, match) for match in read])
+        score_K = with_reranker(np.array([match.score for match in read], np.float64), own_K, RERANK_WEIGHT)
+        first = read[int(score_K.argmax())]
+        return replace(evidence, first=evidence.rows_N.index(first.row), text=first.document.text)
+
+
 def calibrate(
-    model: Model, data: Path, *, score: Score | None = None, queries: int | None = None
+    model: Model, data: Path, *, reranker: Reranker | None = None, queries: int | None = None, distractors: int = 0
 ) -> tuple[ConfidenceModel, MetricScores, Curves]:
     """Return the confidence of a model that is served, how good it is, by corpus, and how reliable.
 
-    score: of a re-ranker: re-ranked searches are measured, too, for at most so many queries of a corpus.
+    reranker: re-ranked searches are measured, too, for at most so many queries of a corpus.
+    distractors: so many sentences of DIR/mono lie beside the documents of further searches.
 
     Raises: EvaluationError: there is no question set, or a set is malformed.
     """
     query, document = each_text_once(model.encode_query), each_text_once(model.encode_document)
     model = replace(model, encode_query=query, encode_document=document)
-    fitted_on: dict[str, list[Searches]] = {mode: [] for mode in MODES}
-    for corpus in _with_few(_fitted_on(data)):
-        for mode in MODES:
-            fitted_on[mode].append(searches(model, corpus, mode))
-        logger.info("asked %s: %d questions, %d documents", corpus.name, len(corpus.questions), len(corpus.documents))
-    confidence = fit(fitted_on)
+    sentences = read_distractors(data, distractors)
+    corpora = [*with_few(fitted_on(data))]
+    beside = [corpus.spaced(MOST_CROWDED) for corpus in crowded(corpora, sentences[::FIT_SHARE])]
+    confidence = fit([*ask(model, [*corpora, *beside])])
+    reader = None if reranker is None else PairReader(reranker, queries or MOST_RERANKED)
     scores: MetricScores = {}
     curves: Curves = {}
-    for corpus in _with_few(_measured_on(data)):
-        for mode in MODES:
-            found = searches(model, corpus, mode)
-            for metric, value in measure(confidence, found).items():
-                scores.setdefault(f"confidence_{mode}_{metric}", {})[corpus.name] = value
+    del sentences[::FIT_SHARE]
+    corpora = [*with_few(measured_on(data))]
+    for found in ask(model, [*corpora, *crowded(corpora, sentences)], reader):
+        for metric, value in measure(confidence, found).items():
+            scores.setdefault(f"confidence_{found.mode}_{metric}", {})[found.corpus.name] = value
+        if RERANKED in found.corpus.modes:  # not of a single language
             said_Q, weight_Q = probabilities(confidence, found, PLOTTED), found.weights(PLOTTED)
-            curves.setdefault(mode, {})[corpus.name] = reliability(said_Q, found.is_right_Q, weight_Q)
-        if score is not None:
-            kept = evenly_spaced(len(corpus.questions), queries or len(corpus.questions))
-            some = replace(corpus, questions=[corpus.questions[row] for row in kept])
-            for metric, value in measure(confidence, searches(model, some, RERANKED, score)).items():
-                scores.setdefault(f"confidence_{RERANKED}_{metric}", {})[corpus.name] = value
-        logger.info("measured %s", corpus.name)
+            curves.setdefault(found.mode, {})[found.corpus.name] = reliability(said_Q, found.is_right_Q, weight_Q)
     return confidence, scores, curves
 
 
 def recalibrate(
-    folder: Path, data: Path, plot: Path | None = None, *, reranker: Path | None = None, queries: int | None = None
+    folder: Path,
+    data: Path,
+    plot: Path | None = None,
+    *,
+    reranker: Path | None = None,
+    queries: int | None = None,
+    distractors: int = 0,
 ) -> MetricScores:
     """Fit the confidence of an artifact, write it into the manifest, and return how good it is.
 
-    plot: SVG file for what was said and what was right.  reranker: an artifact; with queries as `calibrate` has them.
+    plot: SVG file for what was said and what was right.  reranker: an artifact.  queries, distractors: as `calibrate`.
 
-    Raises: EvaluationError: the folder is no artifact of an encoder, or what `calibrate` raises.
+    Raises: EvaluationError: a folder is no artifact of its kind, or what `calibrate` raises.
     """
     try:
         manifest = load_manifest(folder)
     except ArtifactError as exc:
         raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
-    score = None if reranker is None else _score_of(reranker)
-    confidence, scores, curves = calibrate(load_model(str(folder)), data, score=score, queries=queries)
+    try:
+        reads = None if reranker is None else Reranker.load(reranker)
+    except ArtifactError as exc:
+        raise EvaluationError(str(exc)) from exc
+    model = load_model(str(folder))
+    confidence, scores, curves = calibrate(model, data, reranker=reads, queries=queries, distractors=distractors)
     rewrite_card(folder, replace(manifest, confidence=confidence))
     if plot is not None:
         draw(curves, plot)
@@ -203,79 +202,80 @@ def draw(curves: Curves, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _score_of(folder: Path) -> Score:
-    """Return what scores query and passage. Raises: EvaluationError: the folder is no artifact of a re-ranker."""
-    try:
-        reranker = Reranker.load(folder)
-    except ArtifactError as exc:
-        raise EvaluationError(str(exc)) from exc
-    return cache(lambda query, passage: float(reranker.score(reranker.tokenize(query, passage))))
+def ask(model: Model, corpora: Iterable[Corpus], reader: PairReader | None = None) -> Iterator[Searches]:
+    """Yield what the questions of corpora find. Corpora in a row that share their documents share a collection."""
+    for _, group in groupby(corpora, key=lambda corpus: id(corpus.documents)):
+        same = [*group]
+        with collection_of(same[0].documents, model.encode_document, model.split) as collection:
+            for corpus in same:
+                for mode in corpus.modes:
+                    if mode != RERANKED:
+                        yield searches(model, collection, corpus, mode)
+                    elif reader is not None:
+                        yield searches(model, collection, corpus.spaced(reader.queries), mode, reader)
+                logger.info("asked %s: %d questions", corpus.name, len(corpus.questions))
 
 
-def searches(model: Model, corpus: Corpus, mode: str, score: Score | None = None) -> Searches:
-    """Ask every question of a corpus as a service would, with and without its answers. score: of a re-ranker."""
+def searches(
+    model: Model, collection: Collection, corpus: Corpus, mode: str, reader: PairReader | None = None
+) -> Searches:
+    """Ask every question of a corpus as a service would, with and without its answers."""
     query_QD = unit_rows(model.encode_query([question.text for question in corpus.questions]))
-    topic_of = {document.id: document.metadata["topic"] for document in corpus.documents}
-    rows: list[tuple[list[Floats], bool, bool]] = []
-    draw = random.Random(0)  # noqa: S311 - no secret
-    with collection_of(corpus.documents, model.encode_document, model.split) as collection:
-        for question, vector_D in zip(corpus.questions, query_QD, strict=True):
-            asked = Query(vector_D, None if mode == "dense" else question.text, text=question.text)
-            for filter_, is_answerable in corpus.filters(question, draw):
-                top_k, options = (1, OPTIONS) if score is None else (RERANK_K, replace(OPTIONS, text=True))
-                (matches,) = collection.search_all([asked], top_k=top_k, filter_=filter_, options=options)
-                if matches.evidence is None:
-                    continue
-                first, evidence = matches[0], matches.evidence
-                if score is not None:
-                    first = max(matches, key=lambda match: _reranked(question.text, match, score))
-                    place = evidence.rows_N.index(first.row)
-                    evidence = replace(evidence, first=place, text=first.document.text)
-                found = [features(evidence, different=limit) for limit in DIFFERENT]
-                if all(feature_F is not None for feature_F in found):
-                    is_right = topic_of[first.document.id] in question.topics and is_answerable
-                    rows.append(([one for one in found if one is not None], is_right, is_answerable))
-    features_LQF = np.stack([np.stack(found) for found, _, _ in rows], axis=1)
-    return Searches(
-        corpus,
-        dict(zip(DIFFERENT, features_LQF, strict=True)),
-        np.array([is_right for _, is_right, _ in rows]),
-        np.array([is_answerable for _, _, is_answerable in rows]),
-    )
+    topic_of = {document.id: str(document.metadata["topic"]) for document in corpus.documents}
+    options = OPTIONS if reader is None else replace(OPTIONS, passage=True)
+    filters = corpus.filters()
+    kept: list[tuple[float, Floats, bool, bool]] = []
+    for question, vector_D in zip(corpus.questions, query_QD, strict=True):
+        asked = Query(vector_D, None if mode == "dense" else question.text, text=question.text)
+        (whole,) = collection.search_all([asked], top_k=TOP_K, filter_=next(filters), options=options)
+        ids = frozenset(match.document.id for match in whole if topic_of[match.document.id] in question.topics)
+        rest = [match for match in whole if match.document.id not in ids]
+        for matches, has_answer in ((whole, True), (rest, False)) if question.topics else ((whole, False),):
+            evidence = whole.evidence if has_answer else evidence_without(whole, ids)
+            if evidence is not None and reader is not None:
+                evidence = reader.reranked(matches, evidence)
+            found = [] if evidence is None else [features(evidence, different=limit) for limit in DIFFERENT]
+            if evidence is not None and all(feature_F is not None for feature_F in found):
+                first = next(match.document.id for match in matches if match.row == evidence.rows_N[evidence.first])
+                cosine = float(evidence.cosine_N[evidence.first])
+                kept.append((cosine, np.array(found), has_answer and first in ids, has_answer))
+    cosines, features_, is_right_, is_answerable_ = zip(*kept, strict=True)
+    by_limit = dict(zip(DIFFERENT, np.stack(features_, axis=1), strict=True))
+    return Searches(corpus, mode, np.array(cosines), by_limit, np.array(is_right_), np.array(is_answerable_))
 
 
-def _reranked(query: str, match: Match, score: Score) -> float:
-    passage = match.document.text if match.passage is None else match.passage.text
-    return with_reranker(match.score or 0.0, score(query, passage), RERANK_WEIGHT)
-
-
-def fit(fitted_on: dict[str, list[Searches]]) -> ConfidenceModel:
+def fit(every: Sequence[Searches]) -> ConfidenceModel:
     """Return the model of the limit that is best on what it is fitted on."""
-    weight_Q = {mode: np.concatenate(_corpus_weights(of_mode)) for mode, of_mode in fitted_on.items()}
-    losses = {limit: sum(_fit(fitted_on[mode], weight_Q[mode], limit)[1] for mode in MODES) for limit in DIFFERENT}
+    of_mode = {mode: [found for found in every if found.mode == mode] for mode in MODES}
+    losses = {limit: sum(_fit(of_mode[mode], limit)[1] for mode in MODES) for limit in DIFFERENT}
     limit = min(losses, key=lambda one: losses[one])
+    weight_Q = np.concatenate(_corpus_weights(of_mode["hybrid"]))
     is_right_Q, has_Q = (
-        np.concatenate([getattr(one, name) for one in fitted_on["hybrid"]])
-        for name in ("is_right_Q", "is_answerable_Q")
+        np.concatenate([getattr(one, name) for one in of_mode["hybrid"]]) for name in ("is_right_Q", "is_answerable_Q")
     )
     return ConfidenceModel(
         version=VERSION,
         different=limit,
-        right=float(np.average(is_right_Q, weights=weight_Q["hybrid"])),
-        found=float(np.average(is_right_Q[has_Q], weights=weight_Q["hybrid"][has_Q])),
-        **{mode: _fit(fitted_on[mode], weight_Q[mode], limit)[0] for mode in MODES},
+        right=float(np.average(is_right_Q, weights=weight_Q)),
+        found=float(np.average(is_right_Q[has_Q], weights=weight_Q[has_Q])),
+        dense=_fit(of_mode["dense"], limit)[0],
+        hybrid=_fit(of_mode["hybrid"], limit)[0],
     )
 
 
 def _corpus_weights(of_corpora: Sequence[Searches]) -> list[Floats]:
-    kinds = [one.corpus.is_multilingual for one in of_corpora]
-    return [one.weights(0.5) / kinds.count(kind) for one, kind in zip(of_corpora, kinds, strict=True)]
+    kinds = [(one.corpus.is_multilingual, one.corpus.is_beside) for one in of_corpora]
+    return [
+        one.weights(0.5) * (BESIDE_WEIGHT if one.corpus.is_beside else 1) / kinds.count(kind)
+        for one, kind in zip(of_corpora, kinds, strict=True)
+    ]
 
 
-def _fit(of_corpora: Sequence[Searches], weight_Q: Floats, limit: float) -> tuple[Weights, float]:
+def _fit(of_corpora: Sequence[Searches], limit: float) -> tuple[Weights, float]:
     """Return the weights, and their loss."""
     feature_QF = np.concatenate([one.feature_QF[limit] for one in of_corpora])
     is_right_Q = np.concatenate([one.is_right_Q for one in of_corpora])
+    weight_Q = np.concatenate(_corpus_weights(of_corpora))
     weight_Q = weight_Q / weight_Q.mean()
     mean_F = np.average(feature_QF, axis=0, weights=weight_Q)
     deviation_F = np.sqrt(np.average((feature_QF - mean_F) ** 2, axis=0, weights=weight_Q)) + 1e-6
@@ -300,7 +300,7 @@ def measure(confidence: ConfidenceModel, found: Searches) -> dict[str, float]:
     error: the expected calibration error.  right: of what reaches SURE.  answered: of what is found first.
     """
     values: dict[str, float] = {}
-    cosine_Q, is_right_Q = found.feature_QF[confidence.different][:, 0], found.is_right_Q
+    cosine_Q, is_right_Q = found.cosine_Q, found.is_right_Q
     for share in UNANSWERABLE:
         weight_Q = found.weights(share)
         probability_Q = probabilities(confidence, found, share)
@@ -315,115 +315,3 @@ def measure(confidence: ConfidenceModel, found: Searches) -> dict[str, float]:
         }
         values |= {f"{name}_{100 * share:.0f}": round(100 * float(value), 1) for name, value in measured.items()}
     return values
-
-
-def _fitted_on(data: Path) -> Iterator[Corpus]:
-    yield _search_set(is_dev=True)
-    folder = data / "qa"
-    names = [name for name in QUESTION_SETS if find_file(folder / f"{name}.jsonl")]
-    if not names:
-        raise EvaluationError(f"{folder} has none of the question sets: {', '.join(QUESTION_SETS)}")
-    for name in names:
-        if (corpus := _held_out(folder / f"{name}.jsonl", name)).questions:
-            yield corpus
-    if (path := find_file(folder / f"{FAQ}.jsonl")) is not None:
-        faq = _faq(path)
-        yield faq
-        for seed in range(DRAWS):
-            yield replace(faq, name=f"{faq.name}_{seed}", documents=_one_a_topic(faq.documents, seed))
-
-
-def _measured_on(data: Path) -> Iterator[Corpus]:
-    yield _search_set(is_dev=False)
-    if (data / "eval" / "xquad").is_dir():
-        every = _translated(data / "eval" / "xquad", "xquad", step=2)
-        yield replace(every, name="xquad_mixed", documents=_one_a_topic(every.documents, 0))
-        yield replace(every, name="xquad_translated")
-    if (data / "eval" / "bipar" / "test").is_dir():
-        bipar = _translated(data / "eval" / "bipar" / "test", "bipar", step=1)
-        yield replace(bipar, documents=_one_a_topic(bipar.documents, 0))
-
-
-def _with_few(corpora: Iterable[Corpus]) -> Iterator[Corpus]:
-    """Yield corpora, and those in which every search is filtered to few documents."""
-    for corpus in corpora:
-        yield corpus
-        if len(corpus.documents) <= SMALL:
-            yield replace(corpus, name=f"{corpus.name}_few", few=FEW)
-
-
-def _search_set(*, is_dev: bool) -> Corpus:
-    found = read_search(BUNDLED / "search")
-    assert found is not None  # noqa: S101 - bundled
-    documents = [_document(str(row), text) for row, text in enumerate(found.documents)]
-    questions = [
-        Asked(query.text, frozenset() if query.document is None else frozenset({str(query.document)}))
-        for query in found.queries
-        if query.is_dev == is_dev
-    ]
-    return Corpus(f"search_{'dev' if is_dev else 'test'}", documents, questions)
-
-
-def _held_out(path: Path, name: str) -> Corpus:
-    """Return the passages of a question set that no model has seen, evenly spaced, and their questions."""
-    collection = read_collection(path, "jsonl")
-    asked: dict[str, set[str]] = {}
-    passages: dict[str, None] = {}
-    for question in collection.questions:
-        for language, text in question.texts.items():
-            for index in question.positives:
-                passage = clean_passage(collection.passages[index].get(language, ""))
-                if passage and is_held_out(passage):
-                    passages[passage] = None
-                    asked.setdefault(" ".join(text.lstrip("- ").split()), set()).add(passage)
-    kept = [[*passages][row] for row in evenly_spaced(len(passages), MOST_PASSAGES)] if passages else []
-    topic_of = {passage: str(number) for number, passage in enumerate(kept)}
-    questions = [
-        Asked(text, frozenset(topic_of[passage] for passage in answers))
-        for text, answers in asked.items()
-        if answers <= topic_of.keys()
-    ]
-    documents = [_document(topic, passage) for passage, topic in topic_of.items()]
-    return Corpus(name, documents, _spaced(questions), is_multilingual=False)
-
-
-def _faq(path: Path) -> Corpus:
-    rows = [row for row in read_json_lines(path, ("query", "positive")) if str(row.get("id")).startswith(FAQ_IDS)]
-    documents = [_document(row["id"], row["positive"], number) for number, row in enumerate(rows)]
-    return Corpus(FAQ_IDS, documents, _spaced([Asked(row["query"], frozenset({row["id"]})) for row in rows]))
-
-
-def _translated(folder: Path, name: str, *, step: int) -> Corpus:
-    """Return all passages in all languages, and every so manieth question, from the second, each in one language."""
-    collection = find_collection(folder)
-    if collection is None:
-        raise EvaluationError(f"{folder} has no questions and passages")
-    draw = random.Random(0)  # noqa: S311 - no secret
-    documents = [
-        _document(str(topic), text, f"{topic}/{language}")
-        for topic, texts in enumerate(collection.passages)
-        for language, text in sorted(texts.items())
-    ]
-    questions = [
-        Asked(
-            draw.choice([text for _, text in sorted(question.texts.items())]), frozenset(map(str, question.positives))
-        )
-        for question in collection.questions[step - 1 :: step]
-    ]
-    return Corpus(name, documents, questions)
-
-
-def _one_a_topic(documents: Sequence[Document], seed: int) -> list[Document]:
-    draw = random.Random(seed)  # noqa: S311 - no secret
-    by_topic: dict[str, list[Document]] = {}
-    for document in documents:
-        by_topic.setdefault(str(document.metadata["topic"]), []).append(document)
-    return [draw.choice(translations) for translations in by_topic.values()]
-
-
-def _spaced(questions: Sequence[Asked]) -> list[Asked]:
-    return [questions[row] for row in evenly_spaced(len(questions), MOST_QUESTIONS)] if questions else []
-
-
-def _document(topic: str, text: str, id_: object = None) -> Document:
-    return Document(topic if id_ is None else str(id_), text, {"topic": topic})

@@ -82,7 +82,7 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
             raise EvaluationError("--dimensions cuts vectors; a re-ranker has none: leave it out")
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
     if options.calibrate:
-        others = {"reranker": options.reranker, "queries": options.queries}
+        others = {name: getattr(options, name) for name in ("reranker", "queries", "distractors")}
         return recalibrate(folder, options.data, options.plot, **others), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code).cut(options.dimensions)
     choice = _choice(options, options.languages or model.languages)

@@ -119,6 +119,7 @@ class Search:
         self._deadline = Deadline.after(options.timeout_s)
         self._revision = -1
         self._selected: Rows | None = None
+        self._matching = 0  # documents, with a filter
         self._preferred: dict[Preference, Preferred] = {}
         self._documents: dict[int, StoredDocument] = {}
         self._vectors: dict[int, Vectors] = {}
@@ -177,7 +178,8 @@ class Search:
         """Return the passages of the documents that match the filter; None without one."""
         self._forget_other_state(snapshot)
         if self._selected is None and self._condition is not None:
-            self._selected = _passages_of(snapshot, snapshot.matching(self._condition))
+            rows = snapshot.matching(self._condition)
+            self._selected, self._matching = _passages_of(snapshot, rows), len(rows)
         return self._selected
 
     def _prefer(self, snapshot: Snapshot, prefer: Preference) -> Preferred:
@@ -226,6 +228,7 @@ class Search:
             None if query.words is None else snapshot.with_keywords(query.words, self._condition, typing=query.typing),
             preferred=np.empty(0, np.int64) if query.prefer is None else self._prefer(snapshot, query.prefer).rows,
             cosines_of=partial(exact_cosines, snapshot),
+            searched=lambda: snapshot.count() if self._condition is None else self._matching,
             text_of=text_of,
             vectors_of=snapshot.vectors_of_documents,
         )
@@ -312,6 +315,7 @@ class Results:
         *,
         preferred: Rows,
         cosines_of: Callable[[Collection[int], Vectors], tuple[Rows, Vectors]],
+        searched: Callable[[], int],
         text_of: Callable[[int], str],
         vectors_of: Callable[[Sequence[int]], tuple[Rows, Vectors]],
     ) -> Matches:
@@ -319,6 +323,7 @@ class Results:
 
         Args: dense, by_words: None: the query has no vector, or no words.  preferred: documents that it prefers.
               cosines_of: gives the rows that exist, with the cosine of each one's best passage with a vector.
+              searched: counts the documents that match the filter.
               text_of: of a document.  vectors_of: gives the passages of documents, each with its document's row.
         """
         query, options, found = self.query, self.options, None
@@ -344,7 +349,11 @@ class Results:
             is_best_first = page and not options.offset and not options.sort
             best = page[0] if is_best_first else arrange(DEFAULTS, top_k=1)[0]  # whatever the options leave out
             matches.evidence = evidence(
-                query, hits, best, compared=options.compared, text_of=text_of, vectors_of=vectors_of
+                *(query, hits, best),
+                compared=options.compared,
+                searched=searched(),
+                text_of=text_of,
+                vectors_of=vectors_of,
             )
         return matches
 
@@ -431,12 +440,13 @@ def evidence(
     best: Hit,
     *,
     compared: int,
+    searched: int,
     text_of: Callable[[int], str],
     vectors_of: Callable[[Sequence[int]], tuple[Rows, Vectors]],
 ) -> Evidence:
     """Return what tells how surely the best hit answers the query.
 
-    compared: how many of the nearest hits to compare with it, by their vectors.
+    compared: how many of the nearest hits to compare with it, by their vectors.  searched: how many documents.
     vectors_of: gives the passages of documents, each with its document's row.
     """
     by_row = {hit.row: hit for hit in reversed(hits)}
@@ -447,6 +457,7 @@ def evidence(
         first=place_of[best.row],
         text="" if query.words is None else text_of(best.row),
         query=query.text,
+        searched=searched,
         rows_N=rows,
         cosine_N=np.array([by_row[row].cosine or 0 for row in rows], np.float64),
         score_N=np.array([by_row[row].score for row in rows], np.float64),

@@ -223,7 +223,7 @@ def _faults(manifest: Manifest) -> Iterator[str]:
             yield f"has a space {space.name!r} in {space.file!r}, which it does not list"
     if (confidence := manifest.confidence) is not None:
         for weights, features in ((confidence.dense, DENSE), (confidence.hybrid, HYBRID)):
-            count = len(features)
+            count = len(features) - (confidence.version == 1)
             sizes = [len(weights.means), len(weights.deviations), len(weights.coefficients)]
             if sizes != [count, count, count * (count + 3) // 2]:
                 yield f"has a confidence of {sizes} weights; {count} features take others"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # at run time in functions: manifests are read before it is k
 
     Floats = npt.NDArray[np.float64]
 
-VERSION: Final = 1
+VERSION: Final = 2
 NEXT = 5  # documents that the first is compared with
 NEAREST = 100  # candidates whose cosines tell what is usual
 USUAL_SPREAD, USUAL_WEIGHT = 0.08, 10  # of cosines, and how many candidates this counts as: there may be few
@@ -34,8 +34,8 @@ BINS = 10  # of equal mass
 READ_CHARS = 60  # of a text, to tell its script
 
 KANA = {"HIRAGANA", "KATAKANA"}
-DENSE = ("cosine", "gap", "margin", "deviation")
-HYBRID = (*DENSE, "comparable", "share", "lead")
+DENSE = ("cosine", "gap", "margin", "deviation", "size")
+HYBRID = (*DENSE[:-1], "comparable", "share", "lead", "size")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Evidence:
     """What a search found for a query in words: all candidates, best cosine first.
 
     first: the place of the document that is best before paging, sorting and grouping.  text: of that document.
+    searched: number of documents that match the filter.
     rows_N: the document index's numbers.  score_N: before what the query prefers.
     share_N: of the query's words, by rarity, that each has; None: no words were looked for.
     place_P, vectors_PD: passages of some documents, the first among them, one document's in a row; and their places.
@@ -51,6 +52,7 @@ class Evidence:
     first: int
     text: str
     query: str
+    searched: int
     rows_N: Sequence[int]
     cosine_N: Floats
     score_N: Floats
@@ -74,14 +76,16 @@ class Weights:
 
 @dataclass(frozen=True)
 class ConfidenceModel:
-    """different: two documents with a lower cosine are different.
+    """version: 1 knows no size.
+
+    different: two documents with a lower cosine are different.
 
     right: share of right first documents it was fitted with, of all questions.
     found: the same of the questions that have an answer.
     dense, hybrid: for searches without and with words.
     """
 
-    version: Literal[1]
+    version: Literal[1, 2]
     different: float
     right: Annotated[float, Field(gt=0, lt=1)]
     found: Annotated[float, Field(gt=0, lt=1)]
@@ -110,7 +114,7 @@ class ConfidenceModel:
         import numpy as np
 
         weights = self.dense if len(feature_F) == len(DENSE) else self.hybrid
-        standard_F = clipped((feature_F - weights.means) / weights.deviations)
+        standard_F = clipped((feature_F[: len(weights.means)] - weights.means) / weights.deviations)
         return weights.intercept + float(np.dot(with_products(standard_F), weights.coefficients))
 
     def prior_shift(self, answerable: float) -> float:
@@ -140,7 +144,7 @@ def features(evidence: Evidence, *, different: float) -> Floats | None:
         share, share_K = float(evidence.share_N[first]), evidence.share_N[next_K]
         comparable = float(script_of(evidence.query) == script_of(evidence.text))
         found += [comparable, comparable * share, comparable * (share - float(share_K.mean()))]
-    return np.array(found)
+    return np.array([*found, math.log10(max(evidence.searched, 1))])
 
 
 def _likeness(evidence: Evidence) -> Floats:

@@ -257,7 +257,7 @@ def _ask(
         searches.hits.append(is_right)
         searches.add(odds, is_right=is_right, weight=1 if asked_twice is None else asked_twice)
         if asked_twice is not None:
-            odds = _log_odds(_without(matches, question.ids), model)
+            odds = _log_odds(evidence_without(matches, question.ids), model)
             if odds is not None:
                 searches.add(odds, is_right=False, weight=1 - asked_twice)
     if not searches.odds and not searches.unlabelled:
@@ -276,7 +276,7 @@ def _results(index: DocumentIndex, questions: Sequence[Question], engine: Engine
             yield from index.search_all([Query(vector_D, words, text=question.text)], top_k=TOP_K, options=OPTIONS)
 
 
-def _without(matches: Matches, ids: frozenset[str]) -> Evidence | None:
+def evidence_without(matches: Matches, ids: frozenset[str]) -> Evidence | None:
     """Return the evidence as if some documents were not there. None: no other was found."""
     whole = matches.evidence
     rest = next((match for match in matches if match.document.id not in ids), None)
@@ -291,6 +291,7 @@ def _without(matches: Matches, ids: frozenset[str]) -> Evidence | None:
         whole,
         first=rows_N.index(rest.row),
         text=rest.document.text,
+        searched=whole.searched - len(gone),
         rows_N=rows_N,
         cosine_N=whole.cosine_N[kept_N],
         score_N=whole.score_N[kept_N],

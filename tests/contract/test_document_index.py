@@ -17,7 +17,7 @@ from service.documents.interface import DocumentIndex, Query, ResultOptions
 from service.documents.recalibration import Recalibration
 from service.errors import InvalidInput, StoreError
 from service.model.confidence import features
-from service.offline.report_questions import OPTIONS, TOP_K, _without
+from service.offline.report_questions import OPTIONS, TOP_K, evidence_without
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
 from tests.contract.milvus_standalone import Open
 from tests.service.documents.oracle import search_one
@@ -331,12 +331,14 @@ def test_evidence_without_answers_is_a_search_without_them(index: DocumentIndex)
     query = Query(unit_vectors(1, seed=6)[0], "guitar 3", text="guitar 3")
     (matches,) = index.search_all([query], top_k=TOP_K, options=OPTIONS)
     answers = frozenset({matches[0].document.id, matches[2].document.id})
-    rest = _without(matches, answers)
+    rest = evidence_without(matches, answers)
     index.delete([*answers])
     (wanted,) = index.search_all([query], top_k=TOP_K, options=OPTIONS)
     assert rest is not None
     assert wanted.evidence is not None
     assert rest.text == wanted[0].document.text
     dense = [replace(evidence, share_N=None) for evidence in (rest, wanted.evidence)]  # rarities change
-    assert features(dense[0], different=0.8)[[0, 1, 3]] == pytest.approx(features(dense[1], different=0.8)[[0, 1, 3]])
-    assert _without(matches, frozenset(document.id for document in documents)) is None
+    assert features(dense[0], different=0.8)[[0, 1, 3, 4]] == pytest.approx(
+        features(dense[1], different=0.8)[[0, 1, 3, 4]]
+    )
+    assert evidence_without(matches, frozenset(document.id for document in documents)) is None

@@ -6,7 +6,7 @@ B queries, D dims
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -150,6 +150,11 @@ class MilvusSearch:
         finally:
             self._fields.close()
 
+    @cached_property
+    def _searched(self) -> int:
+        """The number of documents that match the filter."""
+        return self._table.count(heads_among(self._expression))
+
     def _check(self, queries: Sequence[Query]) -> None:
         """Raises: InvalidInput: something is wanted that Milvus lacks."""
         if any(query.words is not None for query in queries):
@@ -195,6 +200,7 @@ class MilvusSearch:
             None if query.words is None else self._by_words(query.words, query, among),
             preferred=np.empty(0, np.int64) if prefer is None else self._fields.matching(to_condition(liked)),
             cosines_of=partial(self._cosines, nearest_of),
+            searched=lambda: self._searched,
             text_of=self._text,
             vectors_of=self._vectors_of_passages,
         )

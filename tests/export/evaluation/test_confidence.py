@@ -2,18 +2,23 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from export.evaluation.__main__ import main
-from export.evaluation.confidence import Asked, Corpus, calibration_error, searches
+from export.evaluation.confidence import PairReader, ask
+from export.evaluation.confidence_corpora import Asked, Corpus, crowded, read_distractors
 from export.evaluation.models import load_model
 from service.documents.document import Document
 from service.model.artifact import load_manifest
+from service.model.confidence import calibration_error
+from service.model.reranker import Reranker
 from tests.artifacts import build_artifact
 from training.corpora.leakage import is_held_out
+from training.errors import EvaluationError
 
 WORDS = ["so", "fa", "mi", "re", "do", "la"]
 
@@ -50,15 +55,31 @@ def test_calibration_is_kept_and_nothing_else_changes(tmp_path: Path, data: Path
     assert 0 <= measured["confidence_hybrid_error_30"]["search_test"] <= 100
 
 
-def test_a_reranker_moves_the_first_result(tmp_path: Path) -> None:
+def test_a_reranker_moves_the_first_result(tmp_path: Path, tiny_reranker: Path) -> None:
     build_artifact(tmp_path)
     texts = ["so so so", "so so fa", "mi re"]
     documents = [Document(text, text, {"topic": text}) for text in texts]
     corpus = Corpus("tiny", documents, [Asked("so so so", frozenset({"so so fa"}))])
-    model = load_model(str(tmp_path))
-    found = searches(model, corpus, "reranked", lambda query, passage: 9.0 * (passage == "so so fa"))
-    assert found.is_right_Q.tolist() == [True, False]
-    assert searches(model, corpus, "hybrid").is_right_Q.tolist() == [False, False]
+    liked = {("so so so", text): 9.0 * (text == "so so fa") for text in texts}
+    reader = PairReader(Reranker.load(tiny_reranker), 1, liked)
+    found = {searches.mode: searches for searches in ask(load_model(str(tmp_path)), [corpus], reader)}
+    assert found["reranked"].is_right_Q.tolist() == [True, False]
+    assert found["hybrid"].is_right_Q.tolist() == [False, False]
+
+
+def test_distractors_lie_beside_every_corpus(tmp_path: Path) -> None:
+    (tmp_path / "mono" / "talk").mkdir(parents=True)
+    (tmp_path / "mono" / "talk" / "en.txt").write_text("so re\nwho so?\nfa\nmi mi\nfa\n", encoding="utf-8")
+    corpora = [
+        Corpus(name, [Document("1", text, {"topic": "1"})], [Asked(text, frozenset({"1"}))])
+        for name, text in (("a", "do do"), ("b", "la"))
+    ]
+    large = [*crowded([*corpora, replace(corpora[0], few=5)], read_distractors(tmp_path, 2))]
+    assert [corpus.name for corpus in large] == ["a_large", "b_large"]
+    assert [document.text for document in large[0].documents] == ["so re", "mi mi", "do do", "la"]
+    assert large[1].questions == [Asked("la", frozenset({"b 1"}))]
+    with pytest.raises(EvaluationError, match="has 3 sentences; --distractors asks for 4"):
+        read_distractors(tmp_path, 4)
 
 
 @pytest.mark.parametrize(("model", "words"), [("models/none", "no folder"), ("", "has none of the question sets")])
@@ -76,8 +97,7 @@ def test_an_answer_is_taken_out_with_its_translations(tmp_path: Path) -> None:
     texts = ["so so so", "so so fa", "mi re", "do la", "re re"]
     documents = [Document(str(n), text, {"topic": str(max(n, 1))}) for n, text in enumerate(texts)]
     corpus = Corpus("tiny", documents, [Asked("so so so", frozenset({"1"})), Asked("la", frozenset())])
-    for mode in ("hybrid", "dense"):
-        found = searches(load_model(str(tmp_path)), corpus, mode)
+    for found in ask(load_model(str(tmp_path)), [corpus]):
         assert found.is_answerable_Q.tolist() == [True, False, False]
         assert found.is_right_Q.tolist() == [True, False, False]
         assert found.weights(0.3) == pytest.approx([0.7, 0.15, 0.15])

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ def evidence(
         first=first,
         text="Das Passwort ist falsch",
         query="Passwort",
+        searched=1000,
         rows_N=range(len(cosines)),
         cosine_N=cosine_N,
         score_N=cosine_N + (0 if shares is None else 0.1 * np.array(shares)),
@@ -52,7 +54,7 @@ def weights(count: int, seed: int = 0) -> Weights:
 
 
 MODEL = ConfidenceModel(
-    version=1, different=0.8, right=0.4, found=0.8, dense=weights(len(DENSE)), hybrid=weights(len(HYBRID))
+    version=2, different=0.8, right=0.4, found=0.8, dense=weights(len(DENSE)), hybrid=weights(len(HYBRID))
 )
 
 
@@ -75,6 +77,7 @@ def test_features_are_those_of_plain_loops(count: int) -> None:
         "comparable": 1,
         "share": shares[1],
         "lead": shares[1] - statistics.fmean(shares[place] for place in others),
+        "size": 3,
     }
     assert dict(zip(HYBRID, found.tolist(), strict=True)) == pytest.approx(expected)
 
@@ -107,7 +110,7 @@ def test_words_count_only_within_a_script() -> None:
     elsewhere = Evidence(**{**vars(there), "text": "パスワードが違います"})
     found = features(elsewhere, different=0.8)
     assert found is not None
-    assert found[4:].tolist() == [0, 0, 0]
+    assert found[4:].tolist() == [0, 0, 0, 3]
 
 
 @given(
@@ -131,6 +134,18 @@ def test_the_prior_shifts_the_odds() -> None:
     prior = {share: 0.8 * share / (1 - 0.8 * share) for share in at}
     assert odds[0.75] / odds[0.25] == pytest.approx(prior[0.75] / prior[0.25])
     assert odds[0.5] / odds[0.25] == pytest.approx(prior[0.5] / prior[0.25])
+
+
+def test_weights_of_version_1_know_no_size() -> None:
+    first = replace(MODEL, version=1, dense=weights(len(DENSE) - 1), hybrid=weights(len(HYBRID) - 1))
+    for shares in (None, [0.9, 0.0]):
+        small = evidence([0.8, 0.3], shares=shares)
+        of = [
+            [model.probability(replace(small, searched=count), answerable=0.7) for count in (2, 1_000_000)]
+            for model in (first, MODEL)
+        ]
+        assert of[0][0] == of[0][1]
+        assert of[1][0] != of[1][1]
 
 
 def test_products_are_of_each_pair_once() -> None:
