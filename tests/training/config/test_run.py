@@ -9,7 +9,7 @@ from training.config.run import RunConfig, load_config
 from training.errors import ConfigError
 
 FOLDER = Path(__file__).parents[3] / "training" / "configs"
-OTHERS = {"alignment-tables", "reranker", "reranker-small", "reranker-study"}
+OTHERS = {"alignment-layers", "alignment-tables", "reranker", "reranker-small", "reranker-study"}
 PATHS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
 SPECS = [path for path in PATHS if "runs" in read_yaml(path)]  # of many runs each
 CONFIGS = [path for path in PATHS if path not in SPECS]
