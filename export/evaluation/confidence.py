@@ -190,14 +190,20 @@ def draw(curves: Curves, path: Path) -> None:
     from matplotlib import rc_context  # here: it writes a cache of fonts when imported
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axis, (mode, of_corpora) in zip(panels, curves.items(), strict=True):
         axis.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
+        colors: dict[str, str] = {}  # of corpora, whose collections of other sizes have other lines
         for name, bins in of_corpora.items():
-            axis.plot([said for _, said, _ in bins], [true for *_, true in bins], marker="o", label=name)
+            corpus = name.removesuffix("_few").removesuffix("_large")
+            line = "-" if corpus == name else ":" if name.endswith("_few") else "--"
+            color = colors.setdefault(corpus, f"C{len(colors)}")
+            axis.plot(
+                [said for _, said, _ in bins], [true for *_, true in bins], line, color=color, marker=".", label=name
+            )
         axis.set(title=mode, xlabel="confidence", ylabel="share that is right")
-        axis.legend(fontsize="small")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "confidence"}):
         figure.savefig(path, format="svg", metadata={"Date": None})
 
