@@ -7,6 +7,7 @@ import json
 import math
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -275,7 +276,7 @@ class DocumentStore(StoreConnections):
                     connection.execute("ROLLBACK")
 
 
-class CollectionSettings:
+class CollectionSettings(ABC):
     """What the table of collections says of one collection."""
 
     @property
@@ -293,8 +294,9 @@ class CollectionSettings:
         """How the confidence of the collection's searches is changed; None: as the model says."""
         return recalibration_of(self._setting("settings"))
 
+    @abstractmethod
     def _setting(self, column: str) -> Any:
-        raise NotImplementedError
+        """Return the value of a column, or of an expression over columns."""
 
 
 class Snapshot(FieldReader, CollectionSettings):
