@@ -83,7 +83,7 @@ endurance: $(DEV)/.installed  ## load, crashes and a full disk on a live service
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)
 
-reference: $(DEV)/.installed  ## write docs/reference/settings.md and configuration.md
+reference: $(DEV)/.installed  ## write docs/reference/settings.md, configuration.md and clients.md
 	$(DEV)/bin/python scripts/reference.py
 
 wheel: $(SERVICE)/.installed  ## build the wheel with the bundled models, into dist/

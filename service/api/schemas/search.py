@@ -55,6 +55,12 @@ def _spelled_out(given: object) -> object:
     return {"field": AUTO_FIELD, "value": AUTO}
 
 
+def _objects(given: object) -> object:
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise ValueError('must be a list of objects, such as [{"price": "asc"}]')
+    return given
+
+
 def _one_field(by: dict[str, Direction]) -> dict[str, Direction]:
     if len(by) != 1:
         raise ValueError('has not one field; write each as an object of its own, such as {"price": "asc"}')
@@ -105,7 +111,9 @@ class SearchRequest(Strict):
         "auto",
     )
     sort: Annotated[
-        Listed[Annotated[dict[str, Direction], AfterValidator(_one_field)]], Field(max_length=MAX_SORT_FIELDS)
+        Listed[Annotated[dict[str, Direction], AfterValidator(_one_field)]],
+        Field(max_length=MAX_SORT_FIELDS),
+        BeforeValidator(_objects),
     ] = described(
         "Fields of the metadata to sort by, one an object; documents without one come last.",
         [{"price": "asc"}, {"year": "desc"}],

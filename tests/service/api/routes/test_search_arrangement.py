@@ -139,6 +139,8 @@ def test_the_best_of_groups_are_reranked_then_sorted(serve: Serve, tiny_reranker
         ({"query": "a", "sort": [{"a": "up"}]}, ["sort[0].a"]),
         ({"query": "a", "sort": [{"a": "asc", "b": "asc"}]}, ["sort[0]", "not one field"]),
         ({"query": "a", "sort": [{}]}, ["sort[0]", "not one field"]),
+        ({"query": "a", "sort": "a"}, ["sort", '[{"price": "asc"}]']),
+        ({"query": "a", "sort": ["a"]}, ["sort", '[{"price": "asc"}]']),
         ({"query": "a", "sort": [{str(n): "asc"} for n in range(5)]}, ["sort", "4"]),
         (
             {"query": "a", "sort": [{"a": "asc"}], "offset": 5, "top_k": 5},
