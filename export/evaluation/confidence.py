@@ -3,9 +3,7 @@
 Each question is asked as served; what is found also counts as if the documents that answer it, in any language, were
 not there. So any share of the questions may count as unanswerable.
 
-Fitted on: the search set's dev, the held-out passages of question sets, bitcoin.org's FAQ, also with each answer in one
-language alone; all of it once more in one collection with distractors.
-Measured on: the search set's test, XQuAD's odd questions, BiPaR.
+`confidence_corpora` says on what; all of it once more beside distractors.
 
 Shapes: Q searches, F features.
 """
@@ -144,11 +142,11 @@ def calibrate(
     scores: MetricScores = {}
     curves: Curves = {}
     del sentences[::FIT_SHARE]
-    corpora = [*with_few(measured_on(data))]
+    corpora = [*with_few(measured_on(data, model.languages or ()))]
     for found in ask(model, [*corpora, *crowded(corpora, sentences)], reader):
         for metric, value in measure(confidence, found).items():
             scores.setdefault(f"confidence_{found.mode}_{metric}", {})[found.corpus.name] = value
-        if RERANKED in found.corpus.modes:  # not of a single language
+        if RERANKED in found.corpus.modes and found.mode != RERANKED:  # of many questions, not of a single language
             said_Q, weight_Q = probabilities(confidence, found, PLOTTED), found.weights(PLOTTED)
             curves.setdefault(found.mode, {})[found.corpus.name] = reliability(said_Q, found.is_right_Q, weight_Q)
     return confidence, scores, curves

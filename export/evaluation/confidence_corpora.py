@@ -1,21 +1,24 @@
 """Reads the corpora that an artifact's confidence is fitted on and measured on: documents, and questions about them.
 
 Fitted on: the search set's dev, the held-out passages of question sets, bitcoin.org's FAQ, also with each answer in one
-language alone. Measured on: the search set's test, XQuAD's odd questions, BiPaR.
+language alone; and on short documents: the FAQ's questions, STSb dev. Measured on: the search set's test, XQuAD's odd
+questions, BiPaR; and on short documents: those questions, Tatoeba.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.documents.document import Document
 from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
+from training.evaluation.bitext import Bitext, find_bitext
 from training.evaluation.lines import find_file, read_json_lines, read_lines
 from training.evaluation.search import BUNDLED, read_search
+from training.evaluation.sts import find_sts, is_monolingual
 from training.reranking.collection import evenly_spaced
 from training.reranking.readers import find_collection, read_collection
 
@@ -28,6 +31,7 @@ DRAWS = 3  # of a language for each answer
 MOST_QUESTIONS, MOST_PASSAGES = 150, 500  # of a corpus to fit on
 MOST_MEASURED = 500  # questions of a corpus to measure with
 SMALL, FEW = 240, 5  # documents of corpora that are also asked with a filter, and topics that it leaves
+BITEXT_STEP = 5  # of a file, pairs to measure with
 JOINED = 5  # XQuAD's passages of an article
 QUESTION_MARKS = "?\uff1f\u061f"
 MODES, RERANKED = ("hybrid", "dense"), "reranked"
@@ -47,6 +51,7 @@ class Corpus:
 
     is_multilingual: corpora in several languages together weigh as much as those in one.
     few: each search is filtered to so many topics, drawn by chance, and what answers; 0: to nothing.
+    is_short: documents are sentences or questions, each asked for in another language.
     is_crowded: whether it is also asked beside the others and distractors.  is_beside: whether that is this one.
     """
 
@@ -55,6 +60,7 @@ class Corpus:
     questions: Sequence[Asked]
     is_multilingual: bool = True
     few: int = 0
+    is_short: bool = False
     is_crowded: bool = True
     is_beside: bool = False
     modes: Sequence[str] = (*MODES, RERANKED)
@@ -85,15 +91,22 @@ def fitted_on(data: Path) -> Iterator[Corpus]:
         if (corpus := _held_out(folder / f"{name}.jsonl", name)).questions:
             yield corpus
     if (path := find_file(folder / f"{FAQ}.jsonl")) is not None:
-        faq = _faq(path)
+        rows = [row for row in read_json_lines(path, ("query", "positive")) if str(row.get("id")).startswith(FAQ_IDS)]
+        faq = _faq(rows)
         yield faq
         for seed in range(DRAWS):
             documents = _one_a_topic(faq.documents, seed)
             yield replace(faq, name=f"{faq.name}_{seed}", documents=documents, is_crowded=False)
+        yield _short(f"{FAQ_IDS}_questions", ((row["id"], row["query"]) for row in rows)).spaced(MOST_QUESTIONS)
+    if sentences := _stsb_sentences(data / "eval" / "stsb" / "dev"):
+        yield _short("stsb_dev", sentences).spaced(MOST_QUESTIONS)
 
 
-def measured_on(data: Path) -> Iterator[Corpus]:
-    """Yield the corpora to measure on, as far as there are. Raises: EvaluationError: a set is malformed."""
+def measured_on(data: Path, languages: Collection[str]) -> Iterator[Corpus]:
+    """Yield the corpora to measure on, as far as there are. Raises: EvaluationError: a set is malformed.
+
+    languages: of translations.
+    """
     yield _search_set(is_dev=False)
     if (folder := data / "eval" / "xquad").is_dir():
         every = _translated(folder, "xquad_translated", step=2)
@@ -105,6 +118,10 @@ def measured_on(data: Path) -> Iterator[Corpus]:
         yield replace(every, is_crowded=False)
         long = _translated(folder, "xquad_long", step=2, joined=JOINED)
         yield replace(long, documents=_one_a_topic(long.documents, 0), is_crowded=False)
+        yield _short("xquad_questions", _xquad_questions(folder)).spaced(MOST_MEASURED)
+    if (folder := data / "eval" / "tatoeba").is_dir():
+        sets = {name: bitext for name, bitext in find_bitext(folder).items() if name in languages}
+        yield _short("tatoeba", _sides(sets)).spaced(MOST_MEASURED)
     if (folder := data / "eval" / "bipar" / "test").is_dir():
         bipar = _translated(folder, "bipar", step=1)
         yield replace(bipar, documents=_one_a_topic(bipar.documents, 0))
@@ -119,8 +136,16 @@ def with_few(corpora: Iterable[Corpus]) -> Iterator[Corpus]:
 
 
 def crowded(corpora: Iterable[Corpus], sentences: Sequence[str]) -> Iterator[Corpus]:
-    """Yield those that may, in one collection with sentences that answer nothing; none if there is no sentence."""
-    apart = [corpus for corpus in corpora if corpus.is_crowded and not corpus.few and sentences]
+    """Yield those that may, beside each other and sentences that answer nothing; none if there is no sentence.
+
+    Short documents, which repeat the questions about others, are in a collection of their own.
+    """
+    able = [corpus for corpus in corpora if corpus.is_crowded and not corpus.few and sentences]
+    for is_short in (False, True):
+        yield from _together([corpus for corpus in able if corpus.is_short == is_short], sentences)
+
+
+def _together(apart: Sequence[Corpus], sentences: Sequence[str]) -> Iterator[Corpus]:
     documents = [_document("", text, f"distractor {number}") for number, text in enumerate(sentences)]
     for corpus in apart:
         documents += [
@@ -182,12 +207,48 @@ def _held_out(path: Path, name: str) -> Corpus:
     return Corpus(name, documents, questions, is_multilingual=False).spaced(MOST_QUESTIONS)
 
 
-def _faq(path: Path) -> Corpus:
-    rows = [row for row in read_json_lines(path, ("query", "positive")) if str(row.get("id")).startswith(FAQ_IDS)]
+def _faq(rows: Sequence[Mapping[str, str]]) -> Corpus:
     documents = [_document(row["id"], row["positive"], number) for number, row in enumerate(rows)]
     return Corpus(FAQ_IDS, documents, [Asked(row["query"], frozenset({row["id"]})) for row in rows]).spaced(
         MOST_QUESTIONS
     )
+
+
+def _short(name: str, versions: Iterable[tuple[str, str]]) -> Corpus:
+    """Return a version of each topic as a document, asked for by the others. versions: topics and texts."""
+    draw = random.Random(0)  # noqa: S311 - no secret
+    by_topic: dict[str, dict[str, None]] = {}
+    for topic, text in versions:
+        by_topic.setdefault(topic, {})[text] = None
+    documents: list[Document] = []
+    questions: list[Asked] = []
+    seen: set[str] = set()
+    for topic, texts in by_topic.items():
+        if len(texts) > 1 and seen.isdisjoint(texts):  # no text may have two topics
+            chosen = draw.choice([*texts])
+            documents.append(_document(topic, chosen))
+            questions += [Asked(text, frozenset({topic})) for text in texts if text != chosen]
+        seen.update(texts)
+    return Corpus(name, documents, questions, is_short=True)
+
+
+def _stsb_sentences(folder: Path) -> list[tuple[str, str]]:
+    files = [read for pair, read in sorted(find_sts(folder).items()) if is_monolingual(pair)]
+    return [(str(number), sentence) for read in files for number, sentence in enumerate(read()[1])]
+
+
+def _xquad_questions(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the odd questions, in all languages."""
+    collection = find_collection(folder)
+    for number, question in enumerate(collection.questions[1::2] if collection else ()):
+        yield from ((str(number), text) for _, text in sorted(question.texts.items()))
+
+
+def _sides(sets: Mapping[str, Bitext]) -> Iterator[tuple[str, str]]:
+    """Yield both sides of every so manieth pair."""
+    for language, bitext in sets.items():
+        for number, pair in list(enumerate(zip(*bitext.read(), strict=True)))[::BITEXT_STEP]:
+            yield from ((f"{language} {number}", text) for text in pair)
 
 
 def _translated(folder: Path, name: str, *, step: int, joined: int = 1, language: str | None = None) -> Corpus:

@@ -455,7 +455,7 @@ def evidence(
     row_P, vectors_PD = vectors_of([*{*rows[:compared], best.row}])
     return Evidence(
         first=place_of[best.row],
-        text="" if query.words is None else text_of(best.row),
+        text=text_of(best.row),
         query=query.text,
         searched=searched,
         rows_N=rows,

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
-from service.model.confidence import DENSE, HYBRID, ConfidenceModel
+from service.model.confidence import DENSE, HYBRID, VERSION, ConfidenceModel
 from service.model.onnx_file import external_files
 from service.process.files import LFS_POINTER, is_lfs_pointer, sha256_of
 
@@ -223,7 +223,7 @@ def _faults(manifest: Manifest) -> Iterator[str]:
             yield f"has a space {space.name!r} in {space.file!r}, which it does not list"
     if (confidence := manifest.confidence) is not None:
         for weights, features in ((confidence.dense, DENSE), (confidence.hybrid, HYBRID)):
-            count = len(features) - (confidence.version == 1)
+            count = len(features) - (VERSION - confidence.version)  # each has one more at the end
             sizes = [len(weights.means), len(weights.deviations), len(weights.coefficients)]
             if sizes != [count, count, count * (count + 3) // 2]:
                 yield f"has a confidence of {sizes} weights; {count} features take others"

@@ -23,10 +23,11 @@ if TYPE_CHECKING:  # at run time in functions: manifests are read before it is k
 
     Floats = npt.NDArray[np.float64]
 
-VERSION: Final = 2
+VERSION: Final = 3
 NEXT = 5  # documents that the first is compared with
 NEAREST = 100  # candidates whose cosines tell what is usual
 USUAL_SPREAD, USUAL_WEIGHT = 0.08, 10  # of cosines, and how many candidates this counts as: there may be few
+NARROWEST, WIDEST = 10, 300  # columns of a text; beyond, width says nothing
 FARTHEST = 2.5  # standard deviations
 MAX_LOGIT = 30.0
 TINY = 1e-12
@@ -34,8 +35,9 @@ BINS = 10  # of equal mass
 READ_CHARS = 60  # of a text, to tell its script
 
 KANA = {"HIRAGANA", "KATAKANA"}
-DENSE = ("cosine", "gap", "margin", "deviation", "size")
-HYBRID = (*DENSE[:-1], "comparable", "share", "lead", "size")
+SIZES = ("size", "width")
+DENSE = ("cosine", "gap", "margin", "deviation", *SIZES)
+HYBRID = (*DENSE[: -len(SIZES)], "comparable", "share", "lead", *SIZES)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class ConfidenceModel:
-    """version: 1 knows no size.
+    """version: 1 knows neither size nor width, 2 no width.
 
     different: two documents with a lower cosine are different.
 
@@ -85,7 +87,7 @@ class ConfidenceModel:
     dense, hybrid: for searches without and with words.
     """
 
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     different: float
     right: Annotated[float, Field(gt=0, lt=1)]
     found: Annotated[float, Field(gt=0, lt=1)]
@@ -144,7 +146,8 @@ def features(evidence: Evidence, *, different: float) -> Floats | None:
         share, share_K = float(evidence.share_N[first]), evidence.share_N[next_K]
         comparable = float(script_of(evidence.query) == script_of(evidence.text))
         found += [comparable, comparable * share, comparable * (share - float(share_K.mean()))]
-    return np.array([*found, math.log10(max(evidence.searched, 1))])
+    width = min(max(width_of(evidence.text, most=WIDEST), NARROWEST), WIDEST)
+    return np.array([*found, math.log10(max(evidence.searched, 1)), math.log10(width)])
 
 
 def _likeness(evidence: Evidence) -> Floats:
@@ -198,6 +201,11 @@ def script_of(text: str) -> str:
     letters = filter(str.isalpha, text[:READ_CHARS])
     scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
     return "JAPANESE" if KANA & scripts.keys() else max(scripts, key=lambda name: scripts[name], default="")
+
+
+def width_of(text: str, *, most: int) -> int:
+    """Return the columns of a text's first `most` characters; letters of Han, kana and Hangul take two."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text[:most])
 
 
 def calibration_error(probability_Q: Floats, is_right_Q: npt.NDArray[np.bool_], weight_Q: Floats) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from export.evaluation.__main__ import main
 from export.evaluation.confidence import PairReader, ask
-from export.evaluation.confidence_corpora import Asked, Corpus, crowded, read_distractors
+from export.evaluation.confidence_corpora import BITEXT_STEP, Asked, Corpus, crowded, measured_on, read_distractors
 from export.evaluation.models import load_model
 from service.documents.document import Document
 from service.model.artifact import load_manifest
@@ -74,12 +74,28 @@ def test_distractors_lie_beside_every_corpus(tmp_path: Path) -> None:
         Corpus(name, [Document("1", text, {"topic": "1"})], [Asked(text, frozenset({"1"}))])
         for name, text in (("a", "do do"), ("b", "la"))
     ]
-    large = [*crowded([*corpora, replace(corpora[0], few=5)], read_distractors(tmp_path, 2))]
-    assert [corpus.name for corpus in large] == ["a_large", "b_large"]
+    corpora += [replace(corpora[0], few=5), Corpus("c", corpora[0].documents, [], is_short=True)]
+    large = [*crowded(corpora, read_distractors(tmp_path, 2))]
+    assert [corpus.name for corpus in large] == ["a_large", "b_large", "c_large"]
     assert [document.text for document in large[0].documents] == ["so re", "mi mi", "do do", "la"]
+    assert [document.text for document in large[2].documents] == ["so re", "mi mi", "do do"]  # apart
     assert large[1].questions == [Asked("la", frozenset({"b 1"}))]
     with pytest.raises(EvaluationError, match="has 3 sentences; --distractors asks for 4"):
         read_distractors(tmp_path, 4)
+
+
+def test_short_documents_are_asked_for_by_their_translations(tmp_path: Path) -> None:
+    folder = tmp_path / "eval" / "tatoeba"
+    folder.mkdir(parents=True)
+    sides = {"deu": ["eins", "zwei", "zwei"], "eng": ["one", "two", "a couple"]}
+    for side, texts in sides.items():
+        path = folder / f"tatoeba.deu-eng.{side}"
+        path.write_text("\n".join(text for text in texts for _ in range(BITEXT_STEP)) + "\n", encoding="utf-8")
+    found = next(corpus for corpus in measured_on(tmp_path, ["de"]) if corpus.name == "tatoeba")
+    texts = [{document.text, asked.text} for document, asked in zip(found.documents, found.questions, strict=True)]
+    assert texts == [{"eins", "one"}, {"zwei", "two"}]  # no text has two topics
+    assert [asked.topics for asked in found.questions] == [{document.id} for document in found.documents]
+    assert [corpus.name for corpus in measured_on(tmp_path, ["en"]) if corpus.questions] == ["search_test"]
 
 
 @pytest.mark.parametrize(("model", "words"), [("models/none", "no folder"), ("", "has none of the question sets")])

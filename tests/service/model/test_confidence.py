@@ -20,6 +20,7 @@ from service.model.confidence import (
     Weights,
     features,
     script_of,
+    width_of,
     with_products,
 )
 
@@ -54,7 +55,7 @@ def weights(count: int, seed: int = 0) -> Weights:
 
 
 MODEL = ConfidenceModel(
-    version=2, different=0.8, right=0.4, found=0.8, dense=weights(len(DENSE)), hybrid=weights(len(HYBRID))
+    version=3, different=0.8, right=0.4, found=0.8, dense=weights(len(DENSE)), hybrid=weights(len(HYBRID))
 )
 
 
@@ -78,6 +79,7 @@ def test_features_are_those_of_plain_loops(count: int) -> None:
         "share": shares[1],
         "lead": shares[1] - statistics.fmean(shares[place] for place in others),
         "size": 3,
+        "width": math.log10(len("Das Passwort ist falsch")),
     }
     assert dict(zip(HYBRID, found.tolist(), strict=True)) == pytest.approx(expected)
 
@@ -110,7 +112,7 @@ def test_words_count_only_within_a_script() -> None:
     elsewhere = Evidence(**{**vars(there), "text": "パスワードが違います"})
     found = features(elsewhere, different=0.8)
     assert found is not None
-    assert found[4:].tolist() == [0, 0, 0, 3]
+    assert found[4:].tolist() == pytest.approx([0, 0, 0, 3, math.log10(20)])
 
 
 @given(
@@ -136,16 +138,22 @@ def test_the_prior_shifts_the_odds() -> None:
     assert odds[0.5] / odds[0.25] == pytest.approx(prior[0.5] / prior[0.25])
 
 
-def test_weights_of_version_1_know_no_size() -> None:
-    first = replace(MODEL, version=1, dense=weights(len(DENSE) - 1), hybrid=weights(len(HYBRID) - 1))
+def test_older_weights_know_no_width_and_no_size() -> None:
+    of_version = {3: MODEL} | {
+        version: replace(MODEL, version=version, dense=weights(len(DENSE) - less), hybrid=weights(len(HYBRID) - less))
+        for version, less in ((2, 1), (1, 2))
+    }
     for shares in (None, [0.9, 0.0]):
         small = evidence([0.8, 0.3], shares=shares)
-        of = [
-            [model.probability(replace(small, searched=count), answerable=0.7) for count in (2, 1_000_000)]
-            for model in (first, MODEL)
-        ]
-        assert of[0][0] == of[0][1]
-        assert of[1][0] != of[1][1]
+        narrow, few = replace(small, text="a"), replace(small, searched=2)
+        for version, model in of_version.items():
+            first, of_narrow, of_few = (model.probability(one, answerable=0.7) for one in (small, narrow, few))
+            assert (first != of_narrow, first != of_few) == (version == 3, version > 1)
+
+
+@pytest.mark.parametrize(("text", "columns"), [("", 0), ("straße", 6), ("東京 x", 6), ("a" * 900, 300)])
+def test_letters_of_east_asia_are_two_columns_wide(text: str, columns: int) -> None:
+    assert width_of(text, most=300) == columns
 
 
 def test_products_are_of_each_pair_once() -> None:
