@@ -342,3 +342,13 @@ def test_evidence_without_answers_is_a_search_without_them(index: DocumentIndex)
         features(dense[1], different=0.8)[[0, 1, 3, 4]]
     )
     assert evidence_without(matches, frozenset(document.id for document in documents)) is None
+
+
+def test_evidence_has_the_first_text_whatever_is_shown(index: DocumentIndex) -> None:
+    index.put([Document("a", "east", {}), Document("b", "north", {})], np.stack([EAST, NORTH]))
+    for words in (None, "east") if index.has_keywords else (None,):
+        (matches,) = index.search_all(
+            [Query(EAST, words, text="east")], top_k=2, options=ResultOptions(text=False, metadata=False, compared=2)
+        )
+        assert matches.evidence is not None
+        assert matches.evidence.text == "east"
