@@ -17,7 +17,7 @@ Shift = Annotated[
     float, Field(strict=True, ge=-MAX_SHIFT, le=MAX_SHIFT, description="Is then added to them.", examples=[-0.2])
 ]
 Fingerprint = Annotated[
-    str, Field(description="Of the model that scale and shift were fitted for.", examples=["6f9a3a69"])
+    str, Field(description="Of the model and confidence that scale and shift were fitted for.", examples=["6f9a3a69"])
 ]
 
 
@@ -27,7 +27,7 @@ class Recalibration:
 
     expected_answerable: share of the questions that the documents answer; None: as CROSSLET_EXPECTED_ANSWERABLE says.
     scale, shift: multiplied with the log odds of the model, then added.
-    fingerprint: of the model that these two were fitted for; with another they are ignored.
+    fingerprint: `Manifest.confidence_fingerprint` that these two were fitted for; with another they are ignored.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class Recalibration:
     fingerprint: Fingerprint = ""
 
     def options(self, fingerprint: str) -> dict[str, float]:
-        """Return what `ConfidenceModel.probability` takes for a model."""
+        """Return what `ConfidenceModel.probability` takes."""
         shares = {} if self.expected_answerable is None else {"answerable": self.expected_answerable}
         return shares | ({"scale": self.scale, "shift": self.shift} if self.fingerprint == fingerprint else {})
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -117,6 +118,11 @@ class Manifest:
         if not isinstance(scores, Mapping):
             return {}
         return {name: float(score) for name, score in scores.items() if isinstance(score, int | float)}
+
+    @cached_property
+    def confidence_fingerprint(self) -> str:
+        """The identity of the confidence: models with the same give the same, unless a collection corrects it."""
+        return hashlib.sha256(f"{self.fingerprint} {self.confidence}".encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the text of manifest.json. Unset fields are left out, so that older services can read it."""

@@ -194,7 +194,7 @@ def measure_questions(
         report = replace(
             report,
             recalibrated_error=labelled.error(said_Q),
-            recalibration=Recalibration(learnt, scale, shift, manifest.fingerprint),
+            recalibration=Recalibration(learnt, scale, shift, manifest.confidence_fingerprint),
         )
     elif learnt is not None:
         report = replace(report, recalibration=Recalibration(learnt))

@@ -228,7 +228,7 @@ def _answer(matches: Matches, body: SearchRequest, runtime: Runtime, unsure: str
         if matches.evidence is not None:
             options = {"answerable": settings.expected_answerable}
             if (own := runtime.collection.recalibration) is not None:
-                options |= own.options(runtime.manifest.fingerprint)
+                options |= own.options(runtime.manifest.confidence_fingerprint)
             confidence = model.probability(matches.evidence, **options)
             if confidence is None:
                 unsure = "no document that matches differs from the first"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +164,19 @@ def test_a_manifest_with_other_weights_is_refused(calibrated: Path, tmp_path: Pa
         load_manifest(tmp_path)
 
 
+def test_other_weights_of_confidence_are_another_identity(calibrated: Path) -> None:
+    manifest = load_manifest(calibrated)
+    refitted = replace(manifest, confidence=replace(MODEL, hybrid=replace(MODEL.hybrid, intercept=0.1)))
+    assert refitted.fingerprint == manifest.fingerprint
+    assert refitted.confidence_fingerprint != manifest.confidence_fingerprint
+    assert load_manifest(calibrated).confidence_fingerprint == manifest.confidence_fingerprint
+
+
 def test_a_collection_recalibrates_its_confidence(serve: Serve, calibrated: Path) -> None:
     client = serve()
     put_texts(client, TEXTS)
     before = ask(client)["confidence"]
-    fingerprint = load_manifest(calibrated).fingerprint
+    fingerprint = load_manifest(calibrated).confidence_fingerprint
     odds = math.log(before / (1 - before))
     shift = MODEL.prior_shift(0.7)
     own = {"expected_answerable": 0.4, "scale": 0.5, "shift": 1.0, "fingerprint": fingerprint}
@@ -178,7 +187,7 @@ def test_a_collection_recalibrates_its_confidence(serve: Serve, calibrated: Path
     assert ask(client)["confidence"] == pytest.approx(1 / (1 + math.exp(-wanted)))
     assert client.put("/collections/default", json={}).json()["confidence"] == own
     assert client.get("/info").json()["collections"][0]["confidence"] == own
-    of_another = own | {"fingerprint": "another model"}
+    of_another = own | {"fingerprint": "other weights"}
     client.put("/collections/default", json={"confidence": of_another})
     assert ask(client)["confidence"] == pytest.approx(1 / (1 + math.exp(-(odds - shift + MODEL.prior_shift(0.4)))))
     assert client.put("/collections/default", json={"confidence": None}).json()["confidence"] is None
