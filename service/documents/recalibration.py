@@ -17,7 +17,8 @@ Shift = Annotated[
     float, Field(strict=True, ge=-MAX_SHIFT, le=MAX_SHIFT, description="Is then added to them.", examples=[-0.2])
 ]
 Fingerprint = Annotated[
-    str, Field(description="Of the model and confidence that scale and shift were fitted for.", examples=["6f9a3a69"])
+    str,
+    Field(description="What scale and shift were fitted for, as `crosslet index report` says.", examples=["6f9a3a69"]),
 ]
 
 

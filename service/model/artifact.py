@@ -121,8 +121,9 @@ class Manifest:
 
     @cached_property
     def confidence_fingerprint(self) -> str:
-        """The identity of the confidence: models with the same give the same, unless a collection corrects it."""
-        return hashlib.sha256(f"{self.fingerprint} {self.confidence}".encode()).hexdigest()
+        """The identity of vectors and confidence: what a collection's correction was fitted for."""
+        weights = None if self.confidence is None else dataclasses.asdict(self.confidence)
+        return hashlib.sha256(json.dumps([self.fingerprint, weights], sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the text of manifest.json. Unset fields are left out, so that older services can read it."""

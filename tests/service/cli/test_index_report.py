@@ -278,6 +278,7 @@ def test_questions_recalibrate_a_collection(
         client.headers["authorization"] = "Bearer sesame"
         kept = client.get("/collections/default").json()["confidence"]
         assert kept == asked["recalibration"]
+        assert kept["fingerprint"] == load_manifest(model).confidence_fingerprint
         write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}] * 25)
         crosslet("index", "report", "--queries", path, "--keep")  # beside the service, which stores it
         assert client.get("/collections/default").json()["confidence"]["expected_answerable"] == 0.5
