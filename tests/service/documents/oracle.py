@@ -1,6 +1,7 @@
 """BM25 and its fusion with cosines by brute force, as a reading of the formulas; and a search by one vector."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from service.documents.document import Vectors
@@ -37,7 +38,7 @@ def keyword_evidence(query: str, texts: Sequence[str]) -> list[float]:
 
 def _bm25(query: str, texts: Sequence[str]) -> tuple[list[list[float]], list[float]]:
     """Each text's BM25 by the query's terms, and their idf."""
-    counts = [_counted(document_terms(text)) for text in texts]
+    counts = [Counter(document_terms(text)) for text in texts]
     lengths = [sum(count.values()) for count in counts]
     mean = sum(lengths) / max(1, len(lengths)) or 1.0
     scores: list[list[float]] = [[] for _ in texts]
@@ -60,7 +61,3 @@ def _most(idf_T: Sequence[float]) -> float:
 
 def _idf(having: int, texts: int) -> float:
     return max(1e-6, math.log((texts - having + 0.5) / (having + 0.5)))
-
-
-def _counted(terms: Sequence[str]) -> Mapping[str, int]:
-    return {term: terms.count(term) for term in terms}
