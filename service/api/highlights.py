@@ -20,8 +20,9 @@ from service.documents.search import WORDS_IN_PASSAGE
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 from service.model.passages import sentences
+from service.runtime import Steps
 
-MAX_CHARS = 1_000_000  # of all texts of a request; they take about a second
+MAX_CHARS = 1_000_000  # of all texts of a request
 MAX_SENTENCES = 32  # of a request that are embedded: those of the first results, of each all or none
 MAX_SENTENCE_CHARS = 1_000  # that are embedded of a sentence
 
@@ -67,10 +68,11 @@ async def highlighted(
 ) -> tuple[list[list[Highlights]], EncodedBatch | None]:
     """Return the highlights of each query's matches, and what embedding took; None: nothing was embedded.
 
-    Raises: InvalidInput: the texts to look in are too long together.  What `Embedder.compute` does.
+    Raises: InvalidInput: the texts to look in are too long together.  What `Embedder.prepare` and `compute` do.
     """
     check_length(found)
-    marks = await embedder.runtime.read(lambda: [[Marks.of(match) for match in matches] for matches in found])
+    way_out = "send fewer queries, or a smaller top_k"
+    marks = await embedder.prepare(_marked(found), what="finding the highlights", way_out=way_out)
     asked = [
         (query.vector_D, mark)
         for query, of_query in zip(queries, marks, strict=True)
@@ -79,6 +81,16 @@ async def highlighted(
     ]
     batch = await _mark_nearest(asked, embedder)
     return [[mark.as_json() for mark in of_query] for of_query in marks], batch
+
+
+def _marked(found: Sequence[Matches]) -> Steps[list[list[Marks]]]:
+    marks: list[list[Marks]] = []
+    for matches in found:
+        marks.append([])
+        for match in matches:
+            marks[-1].append(Marks.of(match))
+            yield
+    return marks
 
 
 async def _mark_nearest(asked: Sequence[tuple[Vectors, Marks]], embedder: Embedder) -> EncodedBatch | None:

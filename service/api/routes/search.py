@@ -59,6 +59,8 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
+    if body.filter or body.prefer is not None:
+        await runtime.read(_check_conditions, body)
     rerank_k = rerank_k_of(body, runtime, wanted=depth_of(body)) if body.rerank else None
     unsure = _why_unsure(body, runtime)
     options = ResultOptions(
@@ -127,6 +129,10 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         raise InvalidInput(
             f"{named}: {queries} queries ask for {queries * wanted} results; the limit is {most} (CROSSLET_MAX_RESULTS)"
         )
+
+
+def _check_conditions(body: SearchRequest) -> None:
+    """Refuse a malformed filter. Blocks: its strings may be as long as the body."""
     if body.filter:
         to_condition(body.filter)
     if body.prefer is not None:

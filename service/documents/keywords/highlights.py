@@ -8,6 +8,8 @@ from functools import cache
 from service.documents.keywords.terms import fold, places
 
 MOST_WORDS = 100  # of a text
+SHORT = 16  # characters of a part that is not cut
+CUTS = 8  # places where a longer one may be cut
 Word = tuple[int, int, str]  # start and stop in a text, in characters, and the term
 _PART = re.compile(r"[^\s。、，．！？；：「」『』（）]{1,500}")  # noqa: RUF001 - each is folded by itself
 
@@ -24,20 +26,37 @@ def words_in(text: str, terms: Collection[str]) -> list[Word]:
 
 
 def _words_of_part(part: str, terms: Collection[str]) -> list[Word]:
-    """Return the places of terms in a part of a text: beginnings of it fold to what is before a term, and to its end.
+    """Return the first MOST_WORDS places of terms in a part of a text.
 
-    What folds to nothing, such as a mark, belongs to what is before it.
+    Beginnings of it fold to what is before a term, and to its end. What folds to nothing, such as a mark, belongs to
+    what is before it.
     """
-    ends = range(len(part) + 1)
-
-    def length(end: int) -> int:
-        return len(fold(part[:end]))
-
+    folded = fold(part)
+    found = places(folded, terms)[:MOST_WORDS]
+    lengths = _lengths(part, folded, last=max(stop for _, stop, _ in found)) if found else []
     return [
         (
-            bisect_right(ends, start, key=length) - 1,
-            max(bisect_left(ends, stop, key=length), bisect_right(ends, stop, key=length) - 1),
+            bisect_right(lengths, start) - 1,
+            max(bisect_left(lengths, stop), bisect_right(lengths, stop) - 1),
             term,
         )
-        for start, stop, term in places(fold(part), terms)
+        for start, stop, term in found
     ]
+
+
+def _lengths(part: str, folded: str, *, last: int) -> list[int]:
+    """Return how long what each beginning of a part folds to is, from the empty one to one that is longer than `last`.
+
+    A part is cut into halves where these fold to what it folds to: folding each of its beginnings takes hundreds of
+    times as long as folding it.
+    """
+    middle = len(part) // 2
+    for cut in range(middle, middle + CUTS) if len(part) > SHORT else ():
+        before, after = fold(part[:cut]), fold(part[cut:])
+        if before + after == folded:
+            lengths = _lengths(part[:cut], before, last=last)
+            if len(before) > last:
+                return lengths
+            others = _lengths(part[cut:], after, last=last - len(before))
+            return lengths[:-1] + [len(before) + length for length in others]
+    return [len(fold(part[:end])) for end in range(len(part) + 1)]

@@ -1,5 +1,8 @@
 """POST /search: what is found, in which mode and order, and which requests are refused."""
 
+import asyncio
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.errors import InvalidInput
 from tests.artifacts import DIM, TEXTS, build_artifact, write_manifest
 from tests.service.api.answers import assert_refused, found, nested, put, put_texts, search
 from tests.service.conftest import Serve
@@ -368,6 +372,25 @@ def test_highlights_have_a_limit(client: TestClient, monkeypatch: pytest.MonkeyP
     assert len(search(client, query="kettle", top_k=1, include=["highlights"])) == 1
     refused = client.post("/search", json={"query": "kettle", "include": ["highlights"]})
     assert_refused(refused, 422, "Validation", "35 characters", "30", "smaller top_k")
+
+
+def test_highlights_have_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve(request_timeout_s=1)
+    put(client, *({"id": str(number), "text": f"kettle {number}"} for number in range(6)))
+    monkeypatch.setattr("service.api.highlights.words_in", lambda text, terms: time.sleep(0.3) or [])
+    refused = client.post("/search", json={"query": "kettle", "mode": "keywords", "include": ["highlights"]})
+    assert_refused(refused, 422, "Validation", "finding the highlights takes longer than 1 s", "smaller top_k")
+
+
+def test_filters_are_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_condition(filter_: Mapping[str, object]) -> None:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        raise InvalidInput("read")
+
+    monkeypatch.setattr("service.api.routes.search.to_condition", to_condition)
+    for part in ({"filter": {"lang": "de"}}, {"prefer": {"field": "lang", "value": "de"}}):
+        assert_refused(client.post("/search", json={"query": "kettle"} | part), 422, "Validation", "read")
 
 
 def test_typing_looks_for_words_that_begin_so(serve: Serve) -> None:

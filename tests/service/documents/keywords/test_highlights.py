@@ -47,6 +47,24 @@ def test_places_fold_to_their_terms(text: str) -> None:
         assert term in {*document_terms(text[start:stop]), fold(text[start:stop])}
 
 
+@given(text=st.text(st.sampled_from("aé茶買주가 -1Ｗß\u0301\u200c한स्तेผู้\u1100\u1161ﾞカ①²ﬁ़ँ\u0640☆½"), max_size=80))
+def test_places_do_not_depend_on_where_parts_are_cut(text: str) -> None:
+    terms = document_terms(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(highlights_module, "SHORT", 500)
+        whole = words_in(text, terms)
+    assert words_in(text, terms) == whole
+
+
+@pytest.mark.parametrize("text", ["กา", "カナ", "가나", "綠買", "é-1"])
+def test_a_long_part_is_folded_few_times(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[str] = []
+    monkeypatch.setattr(highlights_module, "fold", lambda part: folded.append(part) or fold(part))
+    part = (text * 250)[:500]
+    assert words_in(part, document_terms(part))
+    assert sum(map(len, folded)) < 20 * len(part)
+
+
 def test_a_text_has_a_limited_number_of_places() -> None:
     assert len(words_in("kettle " * 1000, {"kettle"})) == highlights_module.MOST_WORDS
 
