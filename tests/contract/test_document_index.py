@@ -55,6 +55,13 @@ def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) ->
     assert listed(index, limit=5) == ([], [0])
 
 
+def test_texts_without_words_are_found_by_their_vectors(index: DocumentIndex) -> None:
+    index.put([Document("a", "🎸 !!!", {})], EAST[None])
+    hybrid, by_words = index.search_all([Query(EAST, "kettle"), Query(words="kettle", typing=True)], top_k=5)
+    assert [match.document.id for match in hybrid] == ["a"]
+    assert by_words == []
+
+
 def test_bytes_are_those_of_ids_texts_and_metadata(index: DocumentIndex) -> None:
     assert index.content_bytes() == 0
     documents = [Document(name, "é日" * number, {"ü": [name, 1.5, None]}) for number, name in enumerate(NAMES, 1)]

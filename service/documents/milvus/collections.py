@@ -145,14 +145,14 @@ class MilvusCollections(Collections):
 
     def _make(self, name: str, own_fields: OwnFields | None = None) -> None:
         self._check_new(name)
+        self._configurations.set(self._name(name), own_fields, None)  # a drop that failed half way may have left others
         self.of(name).table.open(create=True)
-        self.of(name).configure(own_fields)
 
     def _drop(self, name: str) -> None:
-        self._configurations.set(self._name(name), None, None)
         self._connection.drop(self._name(name))
         if (index := self._indexes.pop(name, None)) is not None:
             index.keywords.close()
+        self._configurations.set(self._name(name), None, None)  # last: until then the documents need them
 
     def _table(self, name: str) -> MilvusTable:
         return MilvusTable(self._connection, self._name(name), fingerprint=self._fingerprint, dim=self._dim)

@@ -6,6 +6,7 @@ milvus-lite keeps no description or property of a collection.
 """
 
 import math
+import threading
 import time
 from typing import Any
 
@@ -32,7 +33,9 @@ class Configurations:
         """name: of the collection that has them; it is made when there is something to keep."""
         self._connection = connection
         self._name = name
-        self._read_at = -math.inf
+        self._lock = threading.Lock()  # of what follows, also while Milvus is asked
+        self._read_at = dict.fromkeys((STRONG, BOUNDED), -math.inf)
+        self._is_changed = False  # by this service, since it last read
         self._known: dict[str, tuple[OwnFields | None, Recalibration | None]] = {}
 
     def own_fields(self, collection: str) -> OwnFields | None:
@@ -47,30 +50,34 @@ class Configurations:
 
     def _read(self, *, older_s: float, consistency: str) -> None:
         """Read all again if what is known is older."""
-        now = time.monotonic()
-        if now < self._read_at + older_s:
-            return
-        rows: list[dict[str, Any]] = []
-        if self._connection.exists(self._name):
-            call, client = self._connection.call, self._connection.client
-            rows = call(
-                client.query,
-                self._name,
-                filter='collection != ""',
-                output_fields=["collection", "text"],
-                limit=MAX_ROWS,
-                consistency_level=consistency,
-            )
-        self._known = {row["collection"]: (own_fields_of(row["text"]), recalibration_of(row["text"])) for row in rows}
-        self._read_at = now
+        with self._lock:
+            now = time.monotonic()
+            if now < self._read_at[consistency] + older_s:
+                return
+            rows: list[dict[str, Any]] = []
+            if self._connection.exists(self._name):
+                call, client = self._connection.call, self._connection.client
+                rows = call(
+                    client.query,
+                    self._name,
+                    filter='collection != ""',
+                    output_fields=["collection", "text"],
+                    limit=MAX_ROWS,
+                    consistency_level=STRONG if self._is_changed else consistency,
+                )
+            known = {row["collection"]: (own_fields_of(row["text"]), recalibration_of(row["text"])) for row in rows}
+            self._known, self._is_changed = known, False
+            self._read_at |= dict.fromkeys((consistency, BOUNDED), now)
 
     def set(self, collection: str, own_fields: OwnFields | None, recalibration: Recalibration | None) -> None:
         """Set both, durably. Raises: InvalidInput: they are too long."""
         call, client = self._connection.call, self._connection.client
-        if own_fields is None and recalibration is None:
-            if self._connection.exists(self._name):
-                call(client.delete, self._name, ids=[collection])
-        else:
+        with self._lock:
+            self._is_changed, self._read_at = True, dict.fromkeys((STRONG, BOUNDED), -math.inf)
+            if own_fields is None and recalibration is None:
+                if self._connection.exists(self._name):
+                    call(client.delete, self._name, ids=[collection])
+                return
             facts = {} if own_fields is None else {"text": own_fields.text, "fields": own_fields.fields}
             text = orjson.dumps(facts | {"confidence": recalibration}).decode()
             if len(text.encode()) > MAX_BYTES:
@@ -82,7 +89,6 @@ class Configurations:
                 self._make()
             row = {"collection": collection, "text": text, "vector": NO_VECTOR}
             call(client.upsert, self._name, data=[row])
-        self._read_at = -math.inf
 
     def _make(self) -> None:
         kinds = self._connection.pymilvus.DataType

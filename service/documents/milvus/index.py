@@ -190,6 +190,7 @@ class MilvusIndex(DocumentIndex):
         Raises: Conflict: others change it all the time.
         """
         head = head_of(id_)
+        self.table.ensure_open()  # says whether a row has terms
         for tried in range(TRIES):
             mark = to_mark(head, self.table.dim, time.time_ns() // 1000, has_terms=self.table.has_terms)
             self.table.upsert([mark])

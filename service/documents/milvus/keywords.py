@@ -120,7 +120,8 @@ class MilvusKeywords:
             numbers = [
                 [*map(number_of, _completions(file, one.term) if one.is_start else [one.term])] for one in plan.look_ups
             ]
-            return WantedTerms(plan, numbers, index.mean_length() if self._counted() else 1.0)
+            has_words = file.execute("SELECT 1 FROM all_terms LIMIT 1").fetchone() is not None
+            return WantedTerms(plan, numbers, index.mean_length() if has_words else 1.0)
 
     def find(
         self, wanted: WantedTerms, *, fields: Sequence[str], among: str, top_k: int

@@ -189,7 +189,7 @@ class MilvusSearch:
             among.append(both(self._expression, to_expression(liked).sure))
 
         def best(depth: int, among: str) -> Ranked:
-            first = (hits, asked) if depth == wanted and among == self._expression else None
+            first = (hits, asked) if asked and depth == wanted and among == self._expression else None
             return self._nearest(query, depth, among, first, nearest_of)
 
         dense = (

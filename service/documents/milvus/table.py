@@ -63,10 +63,14 @@ class MilvusTable:
             call(client.load_collection, self.name, timeout=max(LOAD_TIMEOUT_S, self.connection.timeout_s))
         self.is_open = True  # what is not loaded, `MilvusConnection.call` loads
 
-    def check_terms(self) -> None:
-        """Raises: InvalidInput: the collection has no keywords."""
+    def ensure_open(self) -> None:
+        """Open the collection, unless it is. Raises: as `open`."""
         if not self.is_open:
             self.open(create=False)
+
+    def check_terms(self) -> None:
+        """Raises: InvalidInput: the collection has no keywords."""
+        self.ensure_open()
         if not self.has_terms:
             lacks = "it was made by an older one" if self.connection.has_keywords else "this one lacks sparse vectors"
             raise InvalidInput(
@@ -129,8 +133,7 @@ class MilvusTable:
             self._writes += 1
 
     def _call(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        if not self.is_open:
-            self.open(create=False)
+        self.ensure_open()
         return self.connection.call(method, self.name, **arguments)
 
     def _seen(self, *, is_latest: bool = False) -> dict[str, object]:

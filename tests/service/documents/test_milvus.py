@@ -4,11 +4,12 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,14 +20,17 @@ from hypothesis import strategies as st
 
 from service.cli import main as cli
 from service.document_index import load_collection, load_collections
+from service.documents.collections import Versions
 from service.documents.document import Document
 from service.documents.interface import DocumentIndex, Query
 from service.documents.milvus.address import milvus_address
+from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, Clock, MilvusConnection
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.documents.milvus.keywords import INTERVAL_S
 from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields
+from service.documents.recalibration import Recalibration
 from service.errors import Conflict, IndexUnavailable, InvalidInput, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
@@ -233,6 +237,68 @@ def test_others_see_a_configuration_within_a_second(server: MilvusServer) -> Non
     assert far.own_fields is None
     near.close()
     far.close()
+
+
+def test_a_metadata_change_may_be_a_collections_first_use(server: MilvusServer) -> None:
+    manifest: Any = SimpleNamespace(fingerprint=secrets.token_hex(32), dim=DIM)
+    near, far = (load_collections(Settings(index=server.url, index_timeout_s=PATIENT_S), manifest) for _ in range(2))
+    near.put("shop", [document("a")], EAST[None])
+    assert far.of("shop").update_metadata("a", lambda before: {"n": 1})
+    assert near.of("shop").get("a").metadata == {"n": 1}
+    near.close()
+    far.close()
+
+
+def test_a_read_that_began_before_a_change_does_not_hide_it() -> None:
+    rows: list[dict[str, str]] = []
+    asked, answered, levels = Event(), Event(), []
+
+    def query(name: str, consistency_level: str, **arguments: object) -> list[dict[str, str]]:
+        levels.append(consistency_level)
+        found = list(rows)
+        if len(levels) == 1:
+            asked.set()
+            answered.wait(PATIENT_S)
+        return found
+
+    client = SimpleNamespace(query=query, upsert=lambda name, data: rows.extend(data))
+    connection: Any = SimpleNamespace(
+        client=client, call=lambda method, *names, **arguments: method(*names, **arguments), exists=lambda name: True
+    )
+    configurations = Configurations(connection, "settings")
+    with ThreadPoolExecutor(2) as threads:
+        reading = threads.submit(configurations.recalibration, "shop")
+        asked.wait(PATIENT_S)
+        changing = threads.submit(configurations.set, "shop", None, Recalibration(0.2))
+        wait([changing], 0.2)
+        answered.set()
+        assert (reading.result(), changing.result()) == (None, None)
+    assert configurations.recalibration("shop") == Recalibration(0.2)
+    assert levels == ["Bounded", "Strong"]
+
+
+@pytest.mark.parametrize("part", ["drop", "delete"])
+def test_a_failed_drop_separates_no_documents_from_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    collections, own_fields = lite_collections(tmp_path), OwnFields.parsed("{title}", ["price"])
+    collections.configure("shop", own_fields)
+    collections.put("shop", [document("a")], EAST[None], Versions(own_fields))
+    with monkeypatch.context() as failing:
+        away = {"drop": collections._connection, "delete": collections._connection.client}[part]
+        failing.setattr(away, part, _unavailable)
+        with pytest.raises(IndexUnavailable):
+            collections.drop("shop")
+    if part == "drop":
+        assert (len(collections.of("shop")), collections.of("shop").own_fields) == (1, own_fields)
+    else:
+        collections.put("shop", [document("b")], EAST[None])
+        assert (len(collections.of("shop")), collections.of("shop").own_fields) == (1, None)
+    collections.close()
+
+
+def _unavailable(*_: object, **__: object) -> None:
+    raise IndexUnavailable("Milvus is away")
 
 
 def test_what_needs_too_many_documents_says_so(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
