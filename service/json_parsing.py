@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+WHOLE_CHARS = 25  # that are read of a whole number; as many show that it is beyond 64 bits
 _TO_NINES = bytes.maketrans(b"012345678", b"9" * 9)
 _MAYBE_LONG = b"9" * 19  # the shortest whole number beyond 64 bits has 19 digits
 _HALF_A_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -99,4 +100,4 @@ def _step(key: str | int, *, is_first: bool) -> str:
 
 
 def _whole(digits: str) -> int:
-    return int(digits[:25])  # 25 digits show that it is beyond 64 bits; Python refuses to parse thousands
+    return int(digits[:WHOLE_CHARS])  # Python refuses to parse thousands

@@ -21,6 +21,7 @@ from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, o
 from service.documents.filters import inexact
 from service.documents.own_fields import OwnFields, listed
 from service.errors import InvalidInput
+from service.json_parsing import WHOLE_CHARS
 
 FILTER_EXAMPLES = [
     {"lang": "de"},
@@ -146,8 +147,12 @@ def _own_document(fields: dict[str, Any], own_fields: OwnFields, max_text_chars:
     id_ = fields.get("id")
     if id_ is None:
         raise InvalidInput(f"id: Field required; the document has {listed(list(fields)) or 'no fields'}")
+    if type(id_) is int:
+        id_ = str(id_)
+        if len(id_) >= WHOLE_CHARS:
+            raise InvalidInput(f"id: a whole number of more than {WHOLE_CHARS - 1} characters; send it as a string")
     try:
-        id_ = DOCUMENT_ID.validate_python(str(id_) if type(id_) is int else id_)
+        id_ = DOCUMENT_ID.validate_python(id_)
     except ValidationError as exc:
         raise InvalidInput(f"id: {exc.errors()[0]['msg'].removeprefix('Value error, ')}") from exc
     metadata = checked_metadata(own_fields.kept(fields))

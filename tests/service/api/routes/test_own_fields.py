@@ -110,13 +110,14 @@ def test_fields_may_be_named_in_any_script(client: TestClient, name: str, title:
 def test_lines_have_their_own_fields(client: TestClient) -> None:
     configure(client)
     lines = [KETTLE, {"id": "2", "titel": "x", "price": 1}, {"title": "no id"}, {"id": 3, "title": "Lid"}]
-    body = b"\n".join(map(orjson.dumps, lines))
+    body = b"\n".join([*map(orjson.dumps, lines), b'{"id": %d, "title": "x"}' % 2**128])
     answer = client.put(f"{SHOP}/documents", content=body, headers=LINES).json()
-    assert (answer["upserted"], answer["failed_lines"]) == (2, 2)
+    assert (answer["upserted"], answer["failed_lines"]) == (2, 3)
     missing = "there is no text: 'title', 'description' are missing or empty; the document has 'titel', 'price'"
     assert answer["errors"] == [
         {"line": 2, "error": f"{missing}; did you mean titel?"},
         {"line": 3, "error": "id: Field required; the document has 'title'"},
+        {"line": 5, "error": "id: a whole number of more than 24 characters; send it as a string"},
     ]
     again = client.put(f"{SHOP}/documents", content=body, headers=LINES).json()
     assert (again["upserted"], again["unchanged"]) == (0, 2)
@@ -131,7 +132,9 @@ def test_lines_have_their_own_fields(client: TestClient) -> None:
         ({"id": True, "title": "x"}, "documents[1]: id: Input should be a valid string"),
         ({"id": 1.5, "title": "x"}, "documents[1]: id: Input should be a valid string"),
         ({"id": "a/../b", "title": "x"}, "documents[1]: id: a part between slashes"),
-        ({"id": 2**70, "title": "x"}, ""),
+        ({"id": 10**24 - 1, "title": "x"}, ""),
+        ({"id": 2**128, "title": "x"}, "documents[1]: id: a whole number of more than 24 characters; send it as a"),
+        ({"id": -(10**23), "title": "x"}, "documents[1]: id: a whole number of more than 24 characters"),
         ({"id": "2", "title": "x", "n": 2**70}, "documents[1]: metadata: a whole number is beyond 64 bits"),
         ({"id": "2", "title": {"de": "x"}}, "the text uses 'title', which is an object here; it may use 'title.de'"),
         ({"id": "1", "title": "x"}, "documents[1].id repeats documents[0].id"),
