@@ -91,9 +91,13 @@ class Report:
 
 
 def is_same(document: Document, stored: Document) -> bool:
-    """Return whether putting the document would change nothing. Compares JSON, since 1 == True in Python."""
-    is_text = document.text == stored.text and document.passages == stored.passages
-    return is_text and _dump(document.metadata) == _dump(stored.metadata)
+    """Return whether putting the document would change nothing."""
+    return document.passages == stored.passages and has_content_of(document, stored)
+
+
+def has_content_of(document: Document, stored: Document) -> bool:
+    """Return whether text and metadata are the same. Compares JSON, since 1 == True in Python."""
+    return document.text == stored.text and _dump(document.metadata) == _dump(stored.metadata)
 
 
 def changes(documents: Sequence[Document], stored: Mapping[str, StoredDocument]) -> list[int]:

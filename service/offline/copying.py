@@ -10,7 +10,7 @@ import numpy as np
 
 from service.documents.collections import Collections, Versions
 from service.documents.document import Document, Span, StoredDocument
-from service.documents.ingest import Report
+from service.documents.ingest import Report, has_content_of
 from service.documents.interface import DocumentIndex, PageRequest
 from service.documents.names import DEFAULT_NAME, where
 from service.documents.readers.records import Record
@@ -43,9 +43,8 @@ def copy(source: Collections, target: Collections, *, advance: Callable[[int], o
             ids = [document.id for document in documents]
             there, vectors, missing = target.documents_of(name, ids), index.passage_vectors(ids), []
             for document in documents:
-                known = there.get(document.id)
-                if known is None or (known.text, known.metadata) != (document.text, document.metadata):
-                    parts = len(vectors.get(document.id, ()))
+                known, parts = there.get(document.id), len(vectors.get(document.id, ()))
+                if known is None or len(known.spans) != parts or not has_content_of(document, known):
                     whole = index.get(document.id) if parts > 1 and not document.passages else document
                     if whole is None or len(whole.spans) != parts:
                         raise StoreError(f"{where(name)}a document changed meanwhile: stop the service, and copy again")

@@ -12,7 +12,7 @@ from service.documents.own_fields import OwnFields
 from service.documents.recalibration import Recalibration
 from service.documents.store.connections import StoreConnections, commit
 from service.documents.store.schema import DEFAULT, configured, recalibrated, settings_of
-from service.errors import StartError
+from service.errors import NotFound, StartError
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
 
@@ -79,8 +79,10 @@ class Catalog:
         writer = self._store.writer
         with self._store.change() as revision:
             query = "SELECT settings FROM collections WHERE collection = ?"
-            (settings,) = writer.execute(query, (number,)).fetchone()
-            writer.execute("UPDATE collections SET settings = ? WHERE collection = ?", (change(settings), number))
+            settings = writer.execute(query, (number,)).fetchone()
+            if settings is None:
+                raise NotFound("this collection was dropped meanwhile")
+            writer.execute("UPDATE collections SET settings = ? WHERE collection = ?", (change(*settings), number))
             commit(writer, revision)
 
     def drop(self, number: int) -> None:

@@ -53,6 +53,10 @@ def test_a_store_goes_to_milvus_and_back(crosslet: Crosslet, tmp_path: Path, mon
     before = held(Settings())
     assert crosslet("index", "copy", milvus).err.endswith(f"{milvus} has 209 documents, 209 of them new\n")
     assert crosslet("index", "copy", milvus).err.endswith("has 209 documents, 0 of them new\n")
+    one = DOCUMENTS[1] | {"metadata": {"n": True, "tags": ["ü", 1]}}  # 1 == True in Python
+    for changed, split in (([one, DOCUMENTS[-1]], "--no-chunk"), ([DOCUMENTS[1], DOCUMENTS[-1]], "--chunk")):
+        build(crosslet, write_jsonl(tmp_path / "changed.jsonl", changed), split)
+        assert crosslet("index", "copy", milvus).err.endswith("has 209 documents, 2 of them new\n")
     monkeypatch.setenv("CROSSLET_INDEX", milvus)
     assert held(Settings()) == before
     shutil.rmtree(tmp_path / "data")

@@ -149,7 +149,12 @@ def test_dropped_collection_is_gone_and_others_stay(collections: Collections, tm
     assert collections.drop("shop") == EXACT + 50
     with pytest.raises(NotFound, match="there is no collection shop; the first PUT"):
         collections.of("shop")
-    uses = (lambda: dropped.delete(["d1"]), lambda: ids(dropped, EAST, 1), lambda: dropped.is_chunked(None))
+    uses = (
+        lambda: dropped.delete(["d1"]),
+        lambda: ids(dropped, EAST, 1),
+        lambda: dropped.is_chunked(None),
+        lambda: dropped.recalibrate(None),
+    )
     for change in uses:
         with pytest.raises(NotFound, match="was dropped meanwhile"):
             change()
