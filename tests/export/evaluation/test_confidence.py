@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from export.evaluation.__main__ import main
+from export.evaluation import confidence_corpora
 from export.evaluation.confidence import PairReader, ask
 from export.evaluation.confidence_corpora import BITEXT_STEP, Asked, Corpus, crowded, measured_on, read_distractors
 from export.evaluation.models import load_model
@@ -40,7 +41,11 @@ def data(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_calibration_is_kept_and_nothing_else_changes(tmp_path: Path, data: Path, tiny_reranker: Path) -> None:
+def test_calibration_is_kept_and_nothing_else_changes(
+    tmp_path: Path, data: Path, tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search_set = confidence_corpora._search_set
+    monkeypatch.setattr(confidence_corpora, "_search_set", lambda is_dev: search_set(is_dev=is_dev).spaced(60))
     artifact, scores = tmp_path / "tiny", tmp_path / "scores.json"
     before = build_artifact(artifact)
     reranked = ["--reranker", str(tiny_reranker), "--queries", "40"]
