@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.evaluation.__main__ import main
 from export.evaluation import confidence_corpora
+from export.evaluation.__main__ import main
 from export.evaluation.confidence import PairReader, ask
 from export.evaluation.confidence_corpora import BITEXT_STEP, Asked, Corpus, crowded, measured_on, read_distractors
 from export.evaluation.models import load_model
