@@ -80,8 +80,12 @@ def scores_of(options: argparse.Namespace) -> tuple[MetricScores, list[Failure]]
     if is_cross_encoder(folder) or is_served_reranker(folder):
         if options.dimensions is not None:
             raise EvaluationError("--dimensions cuts vectors; a re-ranker has none: leave it out")
+        if options.calibrate:
+            raise EvaluationError("--calibrate fits an encoder's confidence; name a re-ranker beside it by --reranker")
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
     if options.calibrate:
+        if options.dimensions is not None:
+            raise EvaluationError("--calibrate fits whole vectors, as they are served; leave --dimensions out")
         others = {name: getattr(options, name) for name in ("reranker", "queries", "distractors")}
         return recalibrate(folder, options.data, options.plot, **others), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code).cut(options.dimensions)

@@ -88,7 +88,7 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, search_set: S
         **_top1(answered, bm25_scores(texts, documents), "_bm25"),
         **_top1(answered, character_scores(texts, documents), "_tfidf"),
         "_hubs": _hubs(answered, cosine_QN),
-        "_unrelated": {"mean_cosine": _mean_of_nouns(query_QD, search_set)},
+        **_unrelated(query_QD, search_set),
         **_thresholds(cosine_QN, search_set),
     }
 
@@ -230,12 +230,12 @@ def _hubs(answered: Answered, score_QN: NDArray[np.float32]) -> Values:
     }
 
 
-def _mean_of_nouns(query_QD: NDArray[np.float32], search_set: SearchSet) -> float:
-    """The mean cosine between single-word queries with different answers."""
+def _unrelated(query_QD: NDArray[np.float32], search_set: SearchSet) -> dict[str, Values]:
+    """The mean cosine between single-word queries with different answers, where there are two."""
     rows = [row for row, query in enumerate(search_set.queries) if query.kind == "noun"]
     documents = np.array([search_set.queries[row].document for row in rows])
-    cosine_WW = query_QD[rows] @ query_QD[rows].T
-    return round(float(cosine_WW[documents[:, None] != documents].mean()), 3)
+    cosine_M = (query_QD[rows] @ query_QD[rows].T)[documents[:, None] != documents]
+    return {"_unrelated": {"mean_cosine": round(float(cosine_M.mean()), 3)}} if len(cosine_M) else {}
 
 
 def _thresholds(score_QN: NDArray[np.float32], search_set: SearchSet) -> dict[str, Values]:

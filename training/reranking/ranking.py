@@ -90,7 +90,7 @@ Scorer = Callable[[RankingSet], list[NDArray[np.float32]]]  # for each query, of
 
 
 def score_ranking(ranking_set: RankingSet, scores: Sequence[NDArray[np.float32]]) -> dict[str, float]:
-    """Return the means x 100 over the queries; of equal scores the earlier candidate comes first.
+    """Return the means x 100 over the queries; of equal scores those of answers come last.
 
     Raises: EvaluationError: there is no query, or a score is not a finite number.
     """
@@ -100,8 +100,8 @@ def score_ranking(ranking_set: RankingSet, scores: Sequence[NDArray[np.float32]]
     for candidates, positives, score_N in zip(ranking_set.candidates, ranking_set.positives, scores, strict=True):
         if not np.isfinite(score_N).all():
             raise EvaluationError("the model gives scores that are not finite numbers; it cannot be measured")
-        ranked = candidates[np.argsort(-score_N, kind="stable")]
-        rows.append(measures([float(index in positives) for index in ranked.tolist()]))
+        is_answer_N = np.isin(candidates, list(positives))
+        rows.append(measures(is_answer_N[np.lexsort((is_answer_N, -score_N))].astype(float).tolist()))
     return {metric: round(100 * float(np.mean([row[metric] for row in rows])), 2) for metric in METRICS}
 
 

@@ -58,6 +58,7 @@ def test_a_given_threshold_is_used(artifact: str, data: str, capsys: pytest.Capt
         (["{artifact}", "--data", "{artifact}"], "has no evaluation set for sts, paraphrase, bitext, mining"),
         (["{artifact}", "--data", "{data}", "--languages", "th", "--sets", "sts"], "no evaluation set for sts in th"),
         (["{artifact}", "--data", "{data}", "--dimensions", "0"], "--dimensions is 0; it must be at least 1"),
+        (["{artifact}", "--data", "{data}", "--calibrate", "--dimensions", "8"], "leave --dimensions out"),
         (["{artifact}", "--data", "{data}", "--out", "none/scores.json"], "the folder of --out does not exist: none"),
     ],
 )

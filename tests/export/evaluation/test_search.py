@@ -72,6 +72,13 @@ def test_ranks_thresholds_and_hubs_of_a_hand_counted_set(tmp_path: Path) -> None
     assert next(iter(scores["_fusion_dev"])) == f"half {HALF_EVIDENCE:g}"
 
 
+def test_one_noun_alone_has_no_cosine_to_others(tmp_path: Path) -> None:
+    one = [query for query in QUERIES if query["kind"] == "noun"][:1]
+    assert "_unrelated" in evaluate_search(encode, encode, search_set(tmp_path, DOCUMENTS, QUERIES))
+    others = [query | {"kind": "product"} for query in QUERIES[len(one) :]]
+    assert "_unrelated" not in evaluate_search(encode, encode, search_set(tmp_path / "b", DOCUMENTS, one + others))
+
+
 def test_keywords_and_hybrid_are_scored_beside_vectors(tmp_path: Path) -> None:
     """A query by a code that the vectors do not know: keywords alone, and hybrid, put its document first."""
     documents = [{"id": name, "language": "en", "text": f"{name} kettle {code}"} for name, code in CODES.items()]
