@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import torch
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     """Read, align, report, write; or a study."""
     torch.set_num_threads(1)  # small matrices: a second thread costs more than it brings
     if options.study:
+        if options.model is not None or options.pairs is not None:
+            raise AlignmentError("--study names its models and pairs; leave MODEL and --pairs out")
         run_study(options.study, options.data or Path(), options.out, load_model)
         print(f"report: {options.out / 'report.md'}")
         return 0
@@ -69,11 +72,20 @@ def run(options: argparse.Namespace) -> int:
     print_gain(options, task, before, after, method)
     if (reason := outcome.refusal) and is_refused(options, reason):
         return REFUSED
-    remove_model(out)
     rows = {"before": before.test, "before, less one mean": outcome.rows["before: less one mean"], "after": after.test}
     facts = record(task, before, after, method) | {"scores": rows}
     source = f"{pairs.path.name}, pairs of the head"
-    write_model(options.model, out, outcome.chosen, alignment=facts, source=source, licence=options.licence)
+    with TemporaryDirectory(prefix=".model-", dir=options.out) as scratch:
+        written = Path(scratch) / MODEL
+        write_model(
+            *(options.model, written, outcome.chosen),
+            alignment=facts,
+            source=source,
+            licence=options.licence,
+            trust_remote_code=options.trust_remote_code,
+        )
+        remove_model(out)
+        written.replace(out)
     print(f"model: {out}")
     return 0
 
@@ -132,7 +144,14 @@ def record(task: PairTask, before: ServedScores, after: ServedScores, method: st
 
 
 def write_model(
-    model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], source: str, licence: str
+    model: str,
+    out: Path,
+    head: Candidate,
+    *,
+    alignment: Mapping[str, Any],
+    source: str,
+    licence: str,
+    trust_remote_code: bool = False,
 ) -> None:
     """Write a copy of the model whose vectors went through the head.
 
@@ -145,7 +164,8 @@ def write_model(
         if (Path(model) / MANIFEST_FILE).is_file():
             add_head(Path(model), out, head, alignment=alignment, data=data)
         else:
-            write_checkpoint(model, out, head, alignment=alignment, data=asdict(data))
+            facts = {"alignment": alignment, "data": asdict(data)}
+            write_checkpoint(model, out, head, **facts, trust_remote_code=trust_remote_code)
     except (ArtifactError, ExportError, LoadError) as exc:
         raise AlignmentError(str(exc)) from exc
 

@@ -20,6 +20,7 @@ from training.alignment.candidates import Candidate
 from training.alignment.head import write_checkpoint
 from training.alignment.layers import Layer
 from training.alignment.scores import embed_probe, lost_points, probe_scores
+from training.errors import AlignmentError
 from training.evaluation.bitext import score_bitext
 
 QUICK = ["--epochs", "2", "--learning-rate", "0.01"]
@@ -125,6 +126,7 @@ def test_refusal_is_one_sentence_and_writes_nothing(
         ([artifact, *given, "--test", str(leaked)], "50 of the 100 pairs of"),
         ([str(tmp_path / "none"), *given], "there is no folder"),
         ([artifact], "give MODEL and --pairs, or --study"),
+        ([artifact, "--study", "spec.yaml"], "leave MODEL and --pairs out"),
         ([artifact, *given, "--data", str(tmp_path)], "has no stsb/dev and no eval/stsb/dev"),
     ):
         assert main([*options, "--out", str(tmp_path / "out")]) == 2
@@ -135,7 +137,7 @@ def test_refusal_is_one_sentence_and_writes_nothing(
 
 
 def test_a_model_is_replaced_only_when_told(
-    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = [artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--force", *QUICK]
     assert main(options) == 0
@@ -143,8 +145,17 @@ def test_a_model_is_replaced_only_when_told(
     first = load_manifest(tmp_path / "out" / "model").fingerprint
     assert main(options) == 2
     assert "--overwrite replaces it" in capsys.readouterr().err
+    with monkeypatch.context() as failing:
+        failing.setattr("export.align.write_model", _fail)
+        assert main([*options, "--overwrite", "--seed", "3"]) == 2
+    assert load_manifest(tmp_path / "out" / "model").fingerprint == first
     assert main([*options, "--overwrite", "--seed", "3"]) == 0
     assert load_manifest(tmp_path / "out" / "model").fingerprint != first
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["figures", "model", "report.md"]
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise AlignmentError("the disk is full")
 
 
 def test_similarity_may_not_fall_either(artifact: str, pairs: Path, tmp_path: Path) -> None:

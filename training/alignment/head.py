@@ -78,14 +78,21 @@ class SiameseHead(nn.Sequential):
 
 
 def write_checkpoint(
-    model: str, out: Path, head: Head, *, alignment: Mapping[str, Any], data: Mapping[str, Any]
+    model: str,
+    out: Path,
+    head: Head,
+    *,
+    alignment: Mapping[str, Any],
+    data: Mapping[str, Any],
+    trust_remote_code: bool = False,
 ) -> None:
     """Write a sentence-transformers folder: the model's own modules, the head's, then unit length less the mean.
 
     Args:   model: its folder, or a hub name.  alignment, data: what its record says of the head and of its pairs.
     Raises: AlignmentError: the model cuts its vectors.  LoadError: it cannot be loaded.
     """
-    loaded = load_sentence_transformer(str(packaged_folder(model) or model), device="cpu")
+    folder = str(packaged_folder(model) or model)
+    loaded = load_sentence_transformer(folder, device="cpu", trust_remote_code=trust_remote_code)
     if loaded.truncate_dim is not None:
         raise AlignmentError(f"{model} cuts its vectors to {loaded.truncate_dim} dims; align it without truncate_dim")
     minus_mean = Layer(np.eye(len(head.mean_D), dtype=np.float32), -head.mean_D)
