@@ -19,7 +19,7 @@ from export.checkpoint import RECORD_FILE, TrainingRecord, cut_positions, plain_
 from export.errors import BadCheckpoint, BadRequest
 from export.gate import check_vectors, vector_loss
 from export.graph import SentenceGraph, build_graph, truncated_dim
-from export.inputs import check_rankable, read_sts, read_texts
+from export.inputs import check_rankable, read_sts, read_texts, some_of
 from export.parity import parity_texts
 from export.request import ExportRequest, Figures, Precision, Progress
 from export.session import OutputName, Outputs, Rows
@@ -176,7 +176,7 @@ class BiEncoderKind:
         default = self.prompts.default
         self.pairs = [(score, default + left, default + right) for score, left, right in sts]
         texts = self.record.calibration_texts if request.calibration is None else read_texts(request.calibration)
-        self.calibration = self._rows(self.prompts.in_turn(texts))
+        self.calibration = self._rows(self.prompts.in_turn(some_of(texts)))
 
     def graph(self) -> SentenceGraph:
         """Body, pooling, head and normalisation."""

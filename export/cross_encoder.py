@@ -16,7 +16,7 @@ from export.checkpoint import RECORD_FILE, Pair, TrainingRecord, cut_positions, 
 from export.errors import BadCheckpoint
 from export.gate import check_scores, pairs_of, score_loss
 from export.graph import PairGraph
-from export.inputs import read_pairs, read_questions
+from export.inputs import read_pairs, read_questions, some_of
 from export.parity import parity_pairs
 from export.request import ExportRequest, Figures, Precision, Progress
 from export.session import OutputName, Outputs, Rows
@@ -82,7 +82,7 @@ class CrossEncoderKind:
         own = self.record.ranking_gate
         self.questions = own.as_set() if request.questions is None else read_questions(request.questions)
         pairs = self.record.calibration_pairs if request.calibration is None else read_pairs(request.calibration)
-        self.calibration = self._rows(pairs)
+        self.calibration = self._rows(some_of(pairs))
 
     def graph(self) -> PairGraph:
         """Segments, body, linear layer and sigmoid."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from export.checkpoint import Pair
 from export.errors import BadRequest
 from export.gate import StsPair
 from training.errors import EvaluationError
-from training.reranking.collection import Texts
+from training.reranking.collection import Texts, evenly_spaced
 from training.reranking.ranking import RankingSet, pools_in
 from training.reranking.readers import read_jsonl
 from training.system.text_files import text_lines
+
+MOST_CALIBRATION = 4_000  # texts or pairs; the ranges of each take 0.2 MB
+
+T = TypeVar("T")
+
+
+def some_of(rows: Sequence[T]) -> list[T]:
+    """Return at most MOST_CALIBRATION rows, evenly spaced."""
+    return [rows[place] for place in evenly_spaced(len(rows), MOST_CALIBRATION)] if rows else []
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from export.errors import BadRequest
-from export.inputs import read_sts, read_texts
+from export.inputs import MOST_CALIBRATION, read_sts, read_texts, some_of
 
 
 def sts(tmp_path: Path, text: str) -> Path:
@@ -49,3 +50,11 @@ def test_what_is_not_utf8_is_named_by_its_line(tmp_path: Path, read: Callable[[P
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"nowhere.tsv cannot be read"):
         read_sts(tmp_path / "nowhere.tsv")
+
+
+def test_calibration_takes_so_many_rows_from_all_of_a_file() -> None:
+    rows = range(10 * MOST_CALIBRATION)
+    some = some_of(rows)
+    assert len(some) == MOST_CALIBRATION
+    assert {later - row for row, later in pairwise(some)} <= {9, 10, 11}
+    assert (some_of(rows[:3]), some_of([])) == ([0, 1, 2], [])
