@@ -52,7 +52,9 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
     for cell in cells:
         run = Run(cell.config, data, out / "cells" / cell.folder)
         # The order of sources matters: the first source keeps a duplicate pair
-        text = repr((list(cell.config.corpus.sources), cell.config.languages))
+        passages = cell.config.passages if "passages" in cell.config.stages else None
+        read = (passages and (list(passages.sets), passages.measured), cell.config.tokenizer.mono)
+        text = repr((list(cell.config.corpus.sources), cell.config.languages, read))
         if text not in known:
             known[text] = run.data_fingerprint()
         steps = steps_of(run)

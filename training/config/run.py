@@ -208,6 +208,8 @@ class PassagesConfig(StageConfig):
     """tokens of a passage"""
     bucketed: Literal[False] = False
     """batches are in one language, not of one length"""
+    language_exponent: float | None = None
+    """a language of n questions has turns in proportion to n ** exponent; null: 0, equal turns"""
     sets: dict[str, QuestionSet] = Field(default={})
     """by name: a file of `qa`"""
     measured: list[str] = Field(default=[])

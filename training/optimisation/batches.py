@@ -87,7 +87,8 @@ def length_bucketed(
     if not len(pairs):
         return []
     generator = np.random.default_rng(seed)
-    together = -(-len(pairs) // max(1, round(len(pairs) / (MEGA_BATCH * batch_size))))
+    megas = max(1, round(len(pairs) / (MEGA_BATCH * batch_size)))
+    together = -(-len(pairs) // (megas * batch_size)) * batch_size  # no batch of a plan is cut in two
     batches: list[Indices] = []
     for start in range(0, len(pairs), together):
         order = start + np.argsort(lengths[start : start + together], kind="stable")

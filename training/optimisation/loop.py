@@ -98,6 +98,7 @@ def train(
             every = config.validate_pairs
             if validate and (is_end or (every is not None and before // every < progress.pairs // every)):
                 if log:
+                    objective.model.eval()
                     log.write_score(validate(), progress)
                 from_main_process(0.0)  # the other processes wait
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
@@ -107,7 +108,7 @@ def train(
 
 
 def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
-    """Enable dropout before each step, since validation disables it; the seed makes a resumed stage reproducible."""
+    """Enable dropout before each step, since it is off in validation; the seed makes a resumed stage reproducible."""
     model.train()
     torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 

@@ -42,7 +42,7 @@ def question_steps(run: Run) -> list[Step]:
     """What stage 5 reads beside the corpus and the model before."""
     config = run.config.passages
     sets = {**config.model_dump(include={"sets", "measured"}), "languages": run.config.languages}
-    labels = {**config.model_dump(include={"hard", "max_length"}), "teacher": teacher_identity(config.teacher)}
+    labels = {**config.model_dump(include={"hard", "max_length", "bf16"}), "teacher": teacher_identity(config.teacher)}
     length = {"max_length": config.max_length}
     return [
         Step("questions", partial(make_questions, run), {**sets, "seed": run.config.seed}, after=("data",)),
@@ -114,7 +114,7 @@ def teach_passages(run: Run, folder: Path) -> None:
         name="passages",
         checkpoint_minutes=run.config.checkpoint_minutes,
         device=run.device,
-        validate=(lambda: dev.found(encode)) if config.validate_pairs else None,
+        validate=(lambda: dev.found(encode)) if config.validate_pairs and dev.passages else None,
     )
     after, judged = deepcopy(model.state_dict()), {}
 

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from training.config.run import PassagesConfig
 from training.errors import ConfigError
 from training.evaluation.encoders import search_prompts
+from training.losses import cosine_matrix
 from training.models.sentence_encoder import SentenceEncoder
 from training.models.teacher import EmbeddingStore, embed_missing
 from training.optimisation.batches import FixedPlan
@@ -149,9 +150,9 @@ def passages_objective(
         right_B = torch.from_numpy(place[: len(batch_B)]).to(device)
         some = generator.choice(len(kept.texts_K), min(config.kept, len(kept.texts_K)), replace=False)
 
-        said_BP = (vector_ND[asked_B] @ vector_ND[passage_P].T).to(device)
+        said_BP = cosine_matrix(vector_ND[asked_B], vector_ND[passage_P]).to(device)
         both = encode_texts(model, of_questions, np.concatenate([asked_B, passage_P]), config.max_length, device)
-        score_BP = both[: len(asked_B)] @ both[len(asked_B) :].T / config.temperature
+        score_BP = cosine_matrix(both[: len(asked_B)], both[len(asked_B) :]) / config.temperature
         kept_KD = encode_texts(model, of_corpus, kept.texts_K[some], config.max_length, device)
 
         is_false_BP = said_BP > said_BP.gather(1, right_B[:, None]) - SLACK
@@ -164,7 +165,7 @@ def passages_objective(
                 reduction="batchmean",
             ),
             "answers": config.answer_weight * F.cross_entropy(score_BP.masked_fill(is_false_BP, -1e4), right_B),
-            "kept": config.kept_weight * (1 - (kept_KD * kept.vector_KD[some].to(device)).sum(dim=1)).mean(),
+            "kept": config.kept_weight * (1 - F.cosine_similarity(kept_KD, kept.vector_KD[some].to(device))).mean(),
         }
 
     return Objective(model, losses)

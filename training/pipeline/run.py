@@ -234,6 +234,8 @@ class Run:
             for language in self.config.languages
         )
         files = [file for path in pairs if path for file in files_of(path)] + files_under(self.data / "eval")
+        if self.config.tokenizer.kind == "pruned":
+            files += [file for name in self.config.tokenizer.mono for file in files_under(self.data / "mono" / name)]
         if "passages" in self.config.stages:
             names = [*self.config.passages.sets, *self.config.passages.measured]
             files += [path for name in names if (path := find_file(self.data / "qa" / f"{name}.jsonl"))]

@@ -61,6 +61,8 @@ def steps_of(run: Run) -> list[Step]:
     base = teacher_identity(config.base or config.teacher)
     corpus = {**config.corpus.model_dump(exclude={"fetch"}), "languages": config.languages, "seed": config.seed}
     tokenizer = {**config.tokenizer.model_dump(), "base": None if config.tokenizer.kind == "new" else base}
+    if config.continue_from is not None:
+        tokenizer["checkpoint"] = teacher_identity(config.continue_from)
     labels = {**config.labels.model_dump(), "beside": [teacher_identity(name) for name in config.labels.beside]}
     begun = {
         "base": base,

@@ -29,7 +29,7 @@ def write_summary(run: Run, folder: Path) -> None:
     scores: dict[str, MetricScores] = {
         model: json.loads(path.read_text(encoding="utf-8"))
         for model in run.models
-        if (path := run.out / f"{model}-scores" / "scores.json").exists()
+        if model in {*config.evaluation.steps, last} and (path := run.out / f"{model}-scores" / "scores.json").exists()
     }
     final = scores[last]
     questions = Questions.load(run.out / "questions") if "passages" in config.stages else None

@@ -80,7 +80,9 @@ class RerankRun:
             teach = {"teach": config.teach.model_dump() | {"encoder": teacher_identity(config.teach.encoder)}}
             chain.append(Step("taught", partial(_teach, self, config.teach), teach, (before,)))
             before = "taught"
-        chain.append(Step("scores", partial(_score, self), {"measure": config.measure.model_dump()}, (before,)))
+        encoder = config.measure.bi_encoder
+        measure = config.measure.model_dump() | {"bi_encoder": teacher_identity(encoder) if encoder else None}
+        chain.append(Step("scores", partial(_score, self), {"measure": measure}, (before,)))
         return [*chain, Step("final", partial(_finish, self), {"name": config.name}, (xpr, "scores"))]
 
     def load(self, checkpoint: str) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
@@ -100,7 +102,7 @@ class RerankRun:
 def _shared(config: RerankConfig) -> dict[str, Any]:
     """What every stage's result depends on: the held-out questions come from the training set."""
     names = {"languages", "max_length", "seed", "train", "validation"}
-    measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
+    measured = [source.model_dump() for source in (*config.measure.sets, *config.measure.unseen)]
     base = teacher_identity(config.base)
     return config.model_dump(include=names) | {"base": base, "measured": measured, "held_out": HELD_OUT}
 

@@ -50,10 +50,11 @@ def test_batches_are_of_similar_length_and_in_random_order() -> None:
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
-def test_unbucketed_batches_are_as_drawn() -> None:
-    drawn = np.random.default_rng(3).permutation(3_200)
+@pytest.mark.parametrize("count", [60, 77, 100, 125])
+def test_unbucketed_batches_are_as_drawn(count: int) -> None:
+    drawn = np.random.default_rng(3).permutation(32 * count)
     batches = stream(FixedPlan(drawn), batch_size=32, bucketed=False).round(0)
-    unsorted = {tuple(drawn[start : start + 32]) for start in range(0, 3_200, 32)}
+    unsorted = {tuple(drawn[start : start + 32]) for start in range(0, 32 * count, 32)}
     assert {tuple(batch) for batch in batches} == unsorted
     assert padded_tokens(batches) > 1.5 * padded_tokens(stream(FixedPlan(drawn), batch_size=32).round(0))
 

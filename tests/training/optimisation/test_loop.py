@@ -130,7 +130,7 @@ def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
 
 
 def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
-    model, modes = tiny_sentence_encoder(), []
+    model, modes, scored = tiny_sentence_encoder(), [], []
     objective = stage_one(model)
 
     def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
@@ -138,7 +138,7 @@ def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
         return objective.losses(batch)
 
     def validate() -> float:
-        model.eval()  # as an encoder of dev texts does
+        scored.append(model.training)
         return 1.0
 
     rest = {"learning_rate": 0.0, "embedding_learning_rate": 0.0, "validate": validate, "validate_pairs": 8}
@@ -148,6 +148,8 @@ def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
         assert not model.training
         found[name] = lines(tmp_path / name)[-1]["source"]
     assert modes == [False] * 5 + [True] * 10
+    assert len(scored) > 3
+    assert not any(scored)
     assert found["with"] == found["again"] != found["without"]
 
 

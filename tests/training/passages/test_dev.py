@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,3 +57,10 @@ def test_each_kind_counts_alike(dev: DevSets) -> None:
     assert (judged["passages"], judged["similarity"]) == (50.0, 70.0)
     assert judged["mean"] == pytest.approx((50 + 70 + judged["search"]) / 3)
     assert dev.judged(encode, None)["mean"] == pytest.approx((50 + judged["search"]) / 2)
+
+
+def test_without_questions_that_are_held_out_two_kinds_count() -> None:
+    few = replace(questions(), is_held_out_Q=np.zeros(3, bool))
+    dev = DevSets.read(few, Path("none"))
+    judged = dev.judged(encode, lambda: {"en-de": 80.0})
+    assert judged == {"search": judged["search"], "similarity": 80.0, "mean": (judged["search"] + 80) / 2}

@@ -34,7 +34,7 @@ def test_losses_are_those_of_numpy() -> None:
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
     hard_QC = np.tile(np.arange(8, 11), (4, 1))
     config = PassagesConfig(kept=5, kept_texts=5, negatives=1, sets={})
-    kept = Kept(np.arange(40, 45), torch.nn.functional.normalize(torch.randn(5, 16), dim=1))
+    kept = Kept(np.arange(40, 45), 3 * torch.randn(5, 16))  # of a model whose vectors have other norms than 1
     objective = passages_objective(model, questions, Taught(vector_ND, hard_QC), kept, (tokens, tokens), config, CPU)
     batch_B = np.arange(4)
     losses = {name: value.item() for name, value in objective.losses(batch_B).items()}
@@ -51,7 +51,7 @@ def test_losses_are_those_of_numpy() -> None:
     is_false[np.arange(4), np.arange(4)] = False
     right = log_softmax(np.where(is_false, -1e4, masked))[np.arange(4), np.arange(4)]
     assert losses["answers"] == pytest.approx(-config.answer_weight * right.mean(), rel=1e-3)
-    apart = 1 - (own_ND[40:45] * kept.vector_KD.numpy()).sum(axis=1)
+    apart = 1 - (own_ND[40:45] * torch.nn.functional.normalize(kept.vector_KD).numpy()).sum(axis=1)
     assert losses["kept"] == pytest.approx(config.kept_weight * apart.mean(), rel=1e-3)
 
 

@@ -8,6 +8,8 @@ from tests.training.tiny import tiny_sentence_encoder
 from training.config.run import RunConfig
 from training.evaluation.sts import DevScore
 from training.pipeline.run import Run
+from training.pipeline.runner import fingerprints
+from training.pipeline.steps import steps_of
 
 CONFIG = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, "student": {"max_length": 64}, "stages": []}
 
@@ -38,3 +40,26 @@ def test_dev_scores_read_as_many_rows_as_configured(
     monkeypatch.setattr(DevScore, "by_pair", lambda score, _: sizes.append(len(score.pairs["en-de"][0])))
     run.validation(tiny_sentence_encoder())()
     assert sizes == [read]
+
+
+def identities(config: dict[str, object], data: Path) -> dict[str, str]:
+    run = Run(RunConfig.model_validate({**CONFIG, **config}), data, data / "out")
+    return fingerprints(steps_of(run), data_fingerprint=run.data_fingerprint())
+
+
+def test_a_tokenizer_is_of_its_checkpoint_and_of_monolingual_text(tmp_path: Path) -> None:
+    pruned = {"tokenizer": {"kind": "pruned", "mono": ["talk"]}, "base": "base"}
+    first = identities(pruned, tmp_path)
+    write(tmp_path / "mono/talk/de.txt", "ein Satz")
+    assert identities(pruned, tmp_path)["tokenizer"] != first["tokenizer"]
+    kept = {
+        "tokenizer": {"kind": "kept"},
+        "base": "base",
+        "stages": ["passages"],
+        "passages": {"max_length": 64, "sets": {"arcd": {}}},
+    }
+    for name in ("one", "other"):
+        write(tmp_path / name / "weights", name)
+    one, other = (identities(kept | {"continue_from": str(tmp_path / name)}, tmp_path) for name in ("one", "other"))
+    assert one["corpus"] == other["corpus"]
+    assert one["tokenizer"] != other["tokenizer"]

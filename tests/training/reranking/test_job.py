@@ -9,14 +9,16 @@ from export.evaluation.__main__ import main as evaluate
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import TEXTS, settings, student_base, translated
 from training.__main__ import main
+from training.pipeline.runner import fingerprints
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import load_rerank_config
+from training.reranking.data import RerankData
+from training.reranking.job import RerankRun
 from training.reranking.trainer import BEST, LAST
 
 
 def run(values: dict, data: Path, out: Path) -> int:
-    config = out.with_suffix(".yaml")
-    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    config = write_settings(out.with_suffix(".yaml"), values)
     return main(["--config", str(config), "--data", str(data), "--out", str(out)])
 
 
@@ -126,3 +128,25 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
 def test_the_shipped_configurations_load(name: str) -> None:
     path = Path(__file__).parents[3] / f"training/configs/{name}.yaml"
     assert load_rerank_config(path).strategy == "mixed"
+
+
+def test_what_is_measured_and_beside_what_is_part_of_a_steps_identity(base: Path, data: Path, tmp_path: Path) -> None:
+    def identities(**measure: object) -> dict[str, str]:
+        values = settings(base)
+        values["measure"] |= measure
+        config = load_rerank_config(write_settings(tmp_path / "run.yaml", values))
+        return fingerprints(RerankRun(config, RerankData(config, data), tmp_path).steps(), data_fingerprint="d")
+
+    student = student_base(tmp_path / "student")
+    first, beside = identities(bi_encoder=None), identities(bi_encoder=str(student))
+    assert {name for name in first if first[name] != beside[name]} == {"scores", "final"}
+    student_base(student, seed=1)
+    assert identities(bi_encoder=str(student))["scores"] != beside["scores"]
+    (measured,) = settings(base)["measure"]["sets"]
+    few = identities(bi_encoder=None, sets=[{**measured, "questions": 1}])
+    assert {name for name in first if first[name] != few[name]} == first.keys()
+
+
+def write_settings(path: Path, values: dict) -> Path:
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
