@@ -19,14 +19,21 @@ const path = (id) => `${route("documents")}/${id.split("/").map(encodeURICompone
 export async function editDocument(id, { hasOwnFields, onChange }) {
   const dialog = byId("edit-dialog");
   const [text, metadata] = [byId("edit-text"), byId("edit-metadata")];
+  const [own, all] = [path(id), route("documents")]; // of the collection that is chosen now
+  const reading = new AbortController();
   let before = null;
   const send = (method, way, body = null) =>
     attempt(async () => {
-      const { data } = await retried(() => call(method, way, body));
-      if (data.failed) throw new ApiError(data.failed[0].error, 0);
-      dialog.close();
+      enable(false);
+      try {
+        const { data } = await retried(() => call(method, way, body));
+        if (data.failed) throw new ApiError(data.failed[0].error, 0);
+      } finally {
+        if (!reading.signal.aborted) enable(true);
+      }
+      if (!reading.signal.aborted) dialog.close();
       onChange();
-    });
+    }, reading.signal);
   byId("edit-id").textContent = id;
   text.value = metadata.value = "";
   text.readOnly = hasOwnFields;
@@ -37,31 +44,30 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
       const fields = objectIn(metadata.value);
       const isSameText = text.value === before.shown;
       const patch = isSameText ? patchOf(before.metadata, fields) : null;
-      if (patch !== null) return send("PATCH", path(id), JSON.stringify({ metadata: patch }));
+      if (patch !== null) return send("PATCH", own, JSON.stringify({ metadata: patch }));
       const parts = { id, text: isSameText ? before.text : text.value, metadata: fields };
-      return send("PUT", route("documents"), JSON.stringify({ documents: [hasOwnFields ? { ...fields, id } : parts] }));
-    });
+      return send("PUT", all, JSON.stringify({ documents: [hasOwnFields ? { ...fields, id } : parts] }));
+    }, reading.signal);
   };
   byId("edit-delete").onclick = () => confirming(true);
   byId("edit-no").onclick = () => confirming(false);
-  byId("edit-yes").onclick = () => send("DELETE", path(id));
+  byId("edit-yes").onclick = () => send("DELETE", own);
   byId("edit-cancel").onclick = () => dialog.close();
-  const reading = new AbortController();
   dialog.onclose = () => reading.abort(); // the dialog may show another document by then
   enable(false);
   dialog.showModal();
   await attempt(async () => {
-    const { data } = await call("GET", path(id), null, { signal: reading.signal });
+    const { data } = await call("GET", own, null, { signal: reading.signal });
     text.value = data.text;
     metadata.value = JSON.stringify(data.metadata, null, 2);
     before = { ...data, shown: text.value }; // a textarea changes line ends
     enable(true);
     text.focus();
-  });
+  }, reading.signal);
 }
 
 function enable(isEnabled) {
-  for (const part of ["text", "metadata", "save", "delete"]) byId(`edit-${part}`).disabled = !isEnabled;
+  for (const part of ["text", "metadata", "save", "delete", "yes"]) byId(`edit-${part}`).disabled = !isEnabled;
 }
 
 function confirming(isAsking) {
@@ -70,14 +76,14 @@ function confirming(isAsking) {
   if (isAsking) byId("edit-no").focus();
 }
 
-/** Say why something fails. */
-async function attempt(action) {
+/** Say why something fails, unless the dialog was closed meanwhile. */
+async function attempt(action, signal) {
   say(byId("edit-trouble"), "");
   try {
     await action();
   } catch (error) {
+    if (signal.aborted) return;
     confirming(false);
-    if (error.name === "AbortError") return;
     if (!(error instanceof ApiError || error instanceof SyntaxError)) throw error;
     say(byId("edit-trouble"), error.message);
   }

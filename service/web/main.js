@@ -45,6 +45,7 @@ async function refreshDocuments() {
 /** Show what the address says. */
 function follow() {
   revealPlace();
+  byId("edit-dialog").close(); // it may be of another collection
   if (info === null) return;
   const [name, before] = [place().fields.get("collection") ?? "", chosenName()];
   const isThere = choose(name);
