@@ -123,9 +123,13 @@ class Index:
         if top_k < 1:
             raise InvalidInput(f"top_k is {top_k}; give at least 1")
         try:
-            visible(query)
+            visible(query).encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidInput("the query is not valid UTF-8") from exc
         except ValueError as exc:
             raise InvalidInput(f"the query {exc}") from exc
+        if not query:
+            raise InvalidInput("the query is empty; it needs at least one character")
         vector_D = None
         if mode != "keywords":
             vector_D = self._model.encode(self._model.prompts.query + query).vector

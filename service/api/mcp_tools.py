@@ -187,7 +187,9 @@ def mcp_server(
         if params.name not in CALLS:
             raise MCPError(INVALID_PARAMS, f"there is no such tool; there are {', '.join(CALLS)}")
         try:
-            call = CALLS[params.name][0].model_validate({"collection": collection} | (params.arguments or {}))
+            given = params.arguments or {}
+            named = given | {"collection": given.get("collection") or collection}  # "" is the schema's own default
+            call = CALLS[params.name][0].model_validate(named)
             status, answer = await call.call(ask_of(context))
         except ValidationError as exc:
             return _refused(_fault(exc))

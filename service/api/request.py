@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import groupby, islice
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -248,6 +249,8 @@ class Embedder:
             if keeps_end:
                 return [*encoder.windows(text, prompt=prompt)]
             return [prompt + passage for passage in islice(encoder.passages(text, prompt=prompt), most)]
+        if prompt:
+            _prefixed(prompt, [text], lambda _: name)  # refuses it
         if keeps_end and len(text) > encoder.manifest.max_length:
             raise InvalidInput(f"{name} is a list of token ids, which keeps its beginning: send text")
         return [text]
@@ -299,7 +302,7 @@ class Embedder:
         return self.runtime.memory.texts(
             len(texts),
             waiting=pool.depth + pool.backlog,
-            longest_chars=max(map(_length, texts)),
+            longest_chars=_longest(texts),
             retry_after_s=pool.retry_after_s,
         )
 
@@ -337,9 +340,9 @@ class Embedder:
                 raise TextTooLong(
                     f"{place(position)} has {len(text)} {units}; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
                 )
-            if len(text) * MOST_CHARS > MOST_GROWTH * longest and _length(text) > MOST_GROWTH * longest:
+            if len(text) * MOST_CHARS > MOST_GROWTH * longest and _longest([text]) > MOST_GROWTH * longest:
                 raise TextTooLong(
-                    f"{place(position)} has {_length(text)} characters once ligatures are written out; the limit is "
+                    f"{place(position)} has {_longest([text])} characters once ligatures are written out; the limit is "
                     f"{MOST_GROWTH * longest}, twice CROSSLET_MAX_TEXT_CHARS: send it in parts"
                 )
 
@@ -421,11 +424,16 @@ def _prefixed(prompt: str, texts: Sequence[Input], place: Place) -> list[str]:
     return prefixed
 
 
-def _length(text: Input) -> int:
-    """Return how many characters will be tokenised; 0 for token ids."""
-    if isinstance(text, Pair):
-        return normalised_length(text.query) + normalised_length(text.passage)
-    return normalised_length(text) if isinstance(text, str) else 0
+def _longest(texts: Sequence[Input]) -> int:
+    """Return the most characters of one text, or pair, that will be tokenised; token ids have none."""
+    length = cache(normalised_length)  # a query is in many pairs
+
+    def length_of(text: Input) -> int:
+        if isinstance(text, Pair):
+            return length(text.query) + length(text.passage)
+        return length(text) if isinstance(text, str) else 0
+
+    return max(map(length_of, texts))
 
 
 # A coroutine although it awaits nothing: FastAPI would run a plain function in a thread on every request.

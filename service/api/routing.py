@@ -28,6 +28,7 @@ CONTROL_REFUSED = (
     "the path has a control character; documents with one in their id are listed by GET /documents and removed by "
     "POST /documents/delete"
 )
+MOST_PARAMETERS = 100  # of a URL
 LONGEST_NAME = 64  # characters of an unknown parameter's name in a message
 JSON = (b"content-type", b"application/json")  # the header of an ordinary JSON request
 
@@ -160,7 +161,11 @@ def _unknown_parameter(resource: Resource, query_string: bytes) -> InvalidInput 
     known = resource.query_names
     if known is None or not query_string:
         return None
-    given = [name for name, _ in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)]
+    try:
+        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
+    except ValueError:
+        return InvalidInput(f"the URL has more than {MOST_PARAMETERS} query parameters")
+    given = [name for name, _ in pairs]
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return None

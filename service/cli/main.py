@@ -106,12 +106,13 @@ def open_closed_streams() -> None:
 def speak_utf8() -> None:
     """Read and write UTF-8 whatever the locale or PYTHONIOENCODING says: other encodings lack most letters.
 
-    Bytes that are not UTF-8 are read as lone surrogates, as in arguments, so that an error can name the line.
+    Bytes that are not UTF-8 are read as lone surrogates, as in arguments, so that an error can name the line; a path
+    that has some is written with escapes.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def give_up_standard_output() -> None:

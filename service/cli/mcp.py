@@ -61,7 +61,7 @@ def _routes_here(settings: Settings, key: str | None) -> Iterator["Ask"]:
 
     headers = [(b"host", b"localhost")]
     if key is not None:
-        headers.append((b"authorization", f"Bearer {key}".encode()))
+        headers.append((b"authorization", f"Bearer {key}".encode("utf-8", "surrogateescape")))
     try:
         runtime = load_runtime(settings)
     except StoreInUse as exc:
@@ -85,11 +85,14 @@ def _routes_at(url: str, key: str | None) -> Iterator["Ask"]:
 
         async def ask(method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
             content = b"" if body is None else json.dumps(body).encode()
-            try:
-                async with turn:
-                    return await asyncio.to_thread(client.ask, method, path, content)
-            except StartError as exc:
-                return 503, {"error": str(exc)}
+            async with turn:
+                asked = asyncio.ensure_future(asyncio.to_thread(client.ask, method, path, content))
+                try:
+                    return await asyncio.shield(asked)
+                except StartError as exc:
+                    return 503, {"error": str(exc)}
+                finally:  # of a call that is cancelled, too: its thread has the connection until it is answered
+                    await asyncio.wait([asked])
 
         yield ask
 

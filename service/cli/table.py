@@ -1,6 +1,7 @@
 """Prints rows on a terminal as a table in columns. Knows display widths; knows nothing of searches."""
 
 import argparse
+import json
 import shutil
 import sys
 import unicodedata
@@ -26,7 +27,11 @@ def wants_table(options: argparse.Namespace) -> bool:
 
 def print_json(value: object, option: int = 0) -> None:
     """Print a line of JSON; numpy arrays are lists."""
-    sys.stdout.write(orjson.dumps(value, option=option | orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")
+    try:
+        line = orjson.dumps(value, option=option | orjson.OPT_SERIALIZE_NUMPY).decode()
+    except TypeError:  # a path that is not UTF-8 has surrogates
+        line = json.dumps(value)
+    sys.stdout.write(line + "\n")
 
 
 def terminal_columns() -> int:

@@ -1,6 +1,7 @@
 """Scores pairs of query and passage with a re-ranker's artifact."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -9,6 +10,8 @@ from service.model.artifact import Manifest, PairParityPack, load_pair_parity
 from service.model.encoder import load_parts
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer, stripped, window_starts
+
+QUERIES = 8  # whose tokens are kept: a query is in all pairs of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class PairTokenizer:
         self._frame = tokenizer.pair_frame
         self._specials = len(self._frame.before) + len(self._frame.between) + len(self._frame.after)
         self._room, self._query_room = tokenizer.max_length - self._specials, tokenizer.max_length // 2
+        self._query = lru_cache(QUERIES)(self._kept_of_query)
         if not self._frame.between:
             raise ArtifactError(f"{where}: the tokenizer puts no separator between query and passage")
         if self._query_room >= self._room:
@@ -51,23 +55,25 @@ class PairTokenizer:
 
     def tokenize(self, query: str, passage: str) -> PairTokens:
         """Return the ids of a pair; a longer one keeps the first tokens of its passage."""
-        query_ids, passage_ids = self._pieces(query), self._pieces(passage)
-        kept = query_ids[: self._query_room]
+        (kept, cut), passage_ids = self._query(query), self._pieces(passage)
         ids = self._framed(kept, passage_ids[: self._room - len(kept)])
-        full_length = len(query_ids) + len(passage_ids) + self._specials
-        return PairTokens(ids, full_length, len(query_ids) - len(kept))
+        return PairTokens(ids, len(kept) + cut + len(passage_ids) + self._specials, cut)
 
     def windows(self, query: str, passage: str) -> list[PairTokens]:
         """Return the pair with each part of a passage that does not fit whole; parts overlap by half, the last is full.
 
         One where it fits. A truncated query counts as truncated in each.
         """
-        query_ids, passage_ids = self._pieces(query), self._pieces(passage)
-        kept = query_ids[: self._query_room]
-        room, cut = self._room - len(kept), len(query_ids) - len(kept)
+        (kept, cut), passage_ids = self._query(query), self._pieces(passage)
+        room = self._room - len(kept)
         starts = window_starts(len(passage_ids), room)
         parts = [self._framed(kept, passage_ids[start : start + room]) for start in starts]
         return [PairTokens(ids, len(ids) + cut, cut) for ids in parts]
+
+    def _kept_of_query(self, query: str) -> tuple[list[int], int]:
+        """Return the first token ids of a query, and how many are cut off."""
+        ids = self._pieces(query)
+        return ids[: self._query_room], max(0, len(ids) - self._query_room)
 
     def _pieces(self, text: str) -> list[int]:
         return self._tokenizer.pieces(stripped(text))

@@ -53,7 +53,8 @@ class ServiceClient:
         self._url = url
         self._patience_s = patience_s
         self._was_reached = False
-        self._key = {} if key is None else {"authorization": f"Bearer {key}"}
+        # Bytes: http.client writes text in Latin 1, and a key may hold any letters.
+        self._key = {} if key is None else {"authorization": f"Bearer {key}".encode("utf-8", "surrogateescape")}
         self._own_fields: OwnFields | None = None  # to set
 
     def __enter__(self) -> Self:
@@ -167,7 +168,7 @@ class ServiceClient:
         return status, fields
 
     def _asked(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, float, bytes]:
-        self._connection.request(method, self._prefix + path, body, {"content-type": content_type} | self._key)
+        self._connection.request(method, self._prefix + path, body, {"content-type": content_type, **self._key})
         response = self._connection.getresponse()
         answer = response.read()
         self._was_reached = True

@@ -181,6 +181,7 @@ async def test_a_command_has_a_collection_of_its_own(service: httpx.Client) -> N
             "n"
         ]
         usual = answer_of(await client.call_tool("read_document", {"id": "en", "collection": "default"}))
+        assert answer_of(await client.call_tool("read_document", {"id": "n", "collection": ""}))["id"] == "n"
     assert usual["text"] == TEXTS[0]
     assert service.get("/collections/notes/documents/n").status_code == 200
 

@@ -53,6 +53,9 @@ VECTORS = READING | {
     "return_multivector": ForeignOption("a text has one vector, leave it out", (False,)),  # Jina
 }
 COHERE_VECTORS = READING | {
+    **{name: VECTORS[name] for name in ("late_chunking", "return_multivector")},
+    "dimensions": ForeignOption("send output_dimension"),
+    "embedding_type": ForeignOption("send embedding_types"),
     "images": ForeignOption("the model reads text alone, send texts", ([],)),
     "inputs": ForeignOption("send texts", ([],)),
     "max_tokens": ForeignOption("a text is cut where the model stops reading, leave it out"),

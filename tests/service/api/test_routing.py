@@ -160,6 +160,11 @@ def test_both_spellings_count_for_the_route(client: TestClient) -> None:
 # --- query parameters
 
 
+def test_very_many_query_parameters_are_not_read(client: TestClient) -> None:
+    refused = client.get("/documents?" + "limit&" * 101)
+    assert_refused(refused, 422, "Validation", "the URL has more than 100 query parameters")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "known"),
     [

@@ -202,6 +202,14 @@ class FullAtFirst(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def test_a_key_may_have_any_letters() -> None:
+    for key in ("schlüssel-1", "ключ-1"):
+        client = ServiceClient("http://127.0.0.1:9", key=key)
+        client._connection.putrequest("GET", "/")
+        client._connection.putheader("authorization", client._key["authorization"])
+        assert f"Bearer {key}".encode() in b"".join(client._connection._buffer)
+
+
 def test_client_waits_for_a_full_service_for_a_while() -> None:
     server = HTTPServer(("127.0.0.1", 0), FullAtFirst)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -56,6 +56,16 @@ def test_any_text_has_a_score(reranker: Reranker, query: str, passage: str) -> N
     assert 0 <= reranker.score(tokens) <= 1
 
 
+def test_a_query_is_tokenised_once_for_all_its_passages(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    pairs = reranker.tokenize.__self__  # type: ignore[attr-defined]
+    monkeypatch.setattr(pairs, "_pieces", lambda text, pieces=pairs._pieces: read.append(text) or pieces(text))
+    query = "a query of its own " * 50
+    for passage in TEXTS:
+        assert reranker.tokenize(query, passage).query_cut == reranker.windows(query, passage)[0].query_cut > 0
+    assert read.count(query) == 1
+
+
 def test_only_the_passage_is_cut_and_the_cut_is_reported(reranker: Reranker) -> None:
     short, long = reranker.tokenize(TEXTS[0], TEXTS[1]), reranker.tokenize(TEXTS[0], " ".join(TEXTS))
     end = short.input_ids.index(SEP)

@@ -83,6 +83,8 @@ def test_input_types_need_no_prompts(client: TestClient, input_type: str | None)
         ({"texts": ["a"], "embedding_types": ["int4"]}, "embedding_types[0]: "),
         ({"texts": ["a"], "embedding_types": []}, "embedding_types: "),
         ({"texts": ["a"], "images": ["data:"]}, "images has no effect here"),
+        ({"texts": ["a"], "dimensions": 128}, "dimensions has no effect here: send output_dimension"),
+        ({"texts": ["a"], "embedding_type": "int8"}, "embedding_type has no effect here: send embedding_types"),
         ({"texts": ["a"], "input_type": "image"}, "reads text alone"),
         ({"inputs": [{"content": []}]}, "inputs has no effect here: send texts"),
     ],
