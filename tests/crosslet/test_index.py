@@ -128,6 +128,8 @@ def test_settings_of_the_service_have_no_effect(
 def test_bad_searches_are_refused(index: Index) -> None:
     for asked, words in [
         ({"query": " "}, "nothing but white space"),
+        ({"query": ""}, "the query is empty"),
+        ({"query": "\ud800"}, "not valid UTF-8"),
         ({"query": "a", "top_k": 0}, "top_k is 0"),
         ({"query": "a", "mode": "fuzzy"}, "mode is fuzzy"),
         ({"query": "a", "filter": {"n": {"near": 1}}}, "operators"),
