@@ -23,7 +23,7 @@ ARROWS = {
     "service.api.schemas": {
         *("service.documents.names", "service.documents.filters", "service.documents.own_fields"),
         "service.documents.recalibration",
-        *("service.invisible", "service.spelling"),
+        *("service.invisible", "service.json_parsing", "service.spelling"),
     },
     "service.documents.keywords": DOCUMENT_TYPES | {"service.invisible"},
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords", "service.process.files"},
