@@ -1,5 +1,6 @@
 """`crosslet align`: from a file of pairs to a model that serves."""
 
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,15 +14,17 @@ from export.evaluation.models import load_model
 from service.model.artifact import DataLicence, load_manifest
 from service.model.encoder import load_encoder
 from tests.artifacts import build_artifact, write_manifest
-from tests.export.checkpoints import save_student
+from tests.export.checkpoints import MINILM, save_student
 from tests.export.test_head import ALIGNMENT
 from tests.training.alignment.files import PAIRS, write_pairs
+from tests.training.models.test_loading import CUSTOM_POOLING, change, pooling_code
 from training.alignment.candidates import Candidate
 from training.alignment.head import write_checkpoint
 from training.alignment.layers import Layer
 from training.alignment.scores import embed_probe, lost_points, probe_scores
 from training.errors import AlignmentError
 from training.evaluation.bitext import score_bitext
+from training.models.loading import load_sentence_transformer
 
 QUICK = ["--epochs", "2", "--learning-rate", "0.01"]
 
@@ -188,3 +191,13 @@ def test_a_checkpoint_gets_the_head_as_modules(tmp_path: Path) -> None:
     served = np.stack([one.vector for one in load_encoder(tmp_path / "exported").encode_all(texts)])
     np.testing.assert_allclose(served, head(before), atol=1e-4)
     assert "A head aligned zh-vi on 120 pairs" in (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_models_own_code_goes_with_it(tmp_path: Path) -> None:
+    folder, out = Path(shutil.copytree(MINILM, tmp_path / "model")), tmp_path / "out"
+    change(folder, CUSTOM_POOLING)
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
+    layer = Layer(np.eye(384, dtype=np.float32), np.zeros(384, np.float32), "identity")
+    head = Candidate((layer,), np.zeros(384, np.float32), "none", 0.0)
+    write_checkpoint(str(folder), out, head, alignment=ALIGNMENT, data={}, trust_remote_code=True)
+    assert type(load_sentence_transformer(str(out), trust_remote_code=True)[1]).__name__ == "MyPooling"

@@ -6,6 +6,7 @@ Shapes: N sentences, D dims.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -102,6 +103,8 @@ def write_checkpoint(
         modules=modules, device="cpu", prompts=loaded.prompts, default_prompt_name=loaded.default_prompt_name
     )
     aligned.save(str(out), create_model_card=False)
+    for code in Path(folder).glob("*.py") if trust_remote_code else ():  # its modules' own, which `save` leaves out
+        shutil.copy(code, out)
     share(out)
     record = Path(model) / RECORD_FILE
     if record.is_file():
