@@ -36,7 +36,7 @@ from service.documents.names import Mode
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.model.stages import StageTimer
-from service.runtime import Runtime
+from service.runtime import LONG_BYTES, Runtime
 
 MAX_ANSWER_BYTES = 8_000_000
 COMPARED = 20  # nearest documents, with the first: is any a translation of it?
@@ -59,8 +59,10 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
-    if body.filter or body.prefer is not None:
-        await runtime.read(_check_conditions, body)
+    if len(repr((body.filter, body.prefer))) > LONG_BYTES:  # the time it takes grows with its strings
+        await runtime.preparation.call(lambda: _check_conditions(body))
+    else:
+        _check_conditions(body)
     rerank_k = rerank_k_of(body, runtime, wanted=depth_of(body)) if body.rerank else None
     unsure = _why_unsure(body, runtime)
     options = ResultOptions(
@@ -132,7 +134,7 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
 
 
 def _check_conditions(body: SearchRequest) -> None:
-    """Refuse a malformed filter. Blocks: its strings may be as long as the body."""
+    """Refuse a malformed filter."""
     if body.filter:
         to_condition(body.filter)
     if body.prefer is not None:

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.errors import InvalidInput
+from service.runtime import LONG_BYTES
 from tests.artifacts import DIM, TEXTS, build_artifact, write_manifest
 from tests.service.api.answers import assert_refused, found, nested, put, put_texts, search
 from tests.service.conftest import Serve
@@ -382,14 +383,15 @@ def test_highlights_have_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
     assert_refused(refused, 422, "Validation", "finding the highlights takes longer than 1 s", "smaller top_k")
 
 
-def test_filters_are_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_filter_is_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def to_condition(filter_: Mapping[str, object]) -> None:
         with pytest.raises(RuntimeError, match="no running event loop"):
             asyncio.get_running_loop()
         raise InvalidInput("read")
 
     monkeypatch.setattr("service.api.routes.search.to_condition", to_condition)
-    for part in ({"filter": {"lang": "de"}}, {"prefer": {"field": "lang", "value": "de"}}):
+    long = "a" * LONG_BYTES
+    for part in ({"filter": {"lang": {"contains": long}}}, {"prefer": {"field": "lang", "value": long}}):
         assert_refused(client.post("/search", json={"query": "kettle"} | part), 422, "Validation", "read")
 
 
