@@ -188,8 +188,8 @@ def mcp_server(
             raise MCPError(INVALID_PARAMS, f"there is no such tool; there are {', '.join(CALLS)}")
         try:
             given = params.arguments or {}
-            named = given | {"collection": given.get("collection") or collection}  # "" is the schema's own default
-            call = CALLS[params.name][0].model_validate(named)
+            usual = {"collection": collection} if given.get("collection", "") == "" else {}
+            call = CALLS[params.name][0].model_validate(given | usual)
             status, answer = await call.call(ask_of(context))
         except ValidationError as exc:
             return _refused(_fault(exc))

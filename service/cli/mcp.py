@@ -77,22 +77,23 @@ def _routes_here(settings: Settings, key: str | None) -> Iterator["Ask"]:
 def _routes_at(url: str, key: str | None) -> Iterator["Ask"]:
     import asyncio
     import json
+    import threading
 
     from service.offline.service_client import ServiceClient
 
     with ServiceClient(url, key=key, patience_s=PATIENCE_S) as client:
-        turn = asyncio.Lock()  # one connection
+        turn = threading.Lock()  # of the one connection: a call that is cancelled has it until it is answered
+
+        def asked(method: str, path: str, content: bytes) -> tuple[int, dict[str, Any]]:
+            with turn:
+                return client.ask(method, path, content)
 
         async def ask(method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
             content = b"" if body is None else json.dumps(body).encode()
-            async with turn:
-                asked = asyncio.ensure_future(asyncio.to_thread(client.ask, method, path, content))
-                try:
-                    return await asyncio.shield(asked)
-                except StartError as exc:
-                    return 503, {"error": str(exc)}
-                finally:  # of a call that is cancelled, too: its thread has the connection until it is answered
-                    await asyncio.wait([asked])
+            try:
+                return await asyncio.to_thread(asked, method, path, content)
+            except StartError as exc:
+                return 503, {"error": str(exc)}
 
         yield ask
 

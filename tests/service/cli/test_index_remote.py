@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import anyio
 import httpx
 import numpy as np
 import pytest
 
+from service.cli.mcp import _routes_at
 from service.documents.document import Document
 from service.errors import InvalidInput, StartError
 from service.offline.loading import BATCH_DOCUMENTS
@@ -200,6 +202,42 @@ class FullAtFirst(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+class Slow(BaseHTTPRequestHandler):
+    """Answers with the path, the first time after half a second."""
+
+    protocol_version = "HTTP/1.1"
+    is_first = True
+
+    def do_GET(self) -> None:
+        if Slow.is_first:
+            Slow.is_first = False
+            time.sleep(0.5)
+        content = json.dumps({"path": self.path}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_call_of_an_assistant_spoils_no_other() -> None:
+    server = HTTPServer(("127.0.0.1", 0), Slow)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with _routes_at(f"http://127.0.0.1:{server.server_port}", None) as ask:
+            with anyio.move_on_after(0.1):  # as the SDK cancels
+                await ask("GET", "/first")
+            assert await ask("GET", "/second") == (200, {"path": "/second"})
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def test_a_key_may_have_any_letters() -> None:
