@@ -483,3 +483,36 @@ def test_docs_are_dark_where_the_visitor_wants_it(browser: Browser, service: htt
         page.colours(scheme)
         page.wait_for(f"({light}) === {json.dumps(scheme == 'dark')}")
     assert page.complaints() == []
+
+
+LATE = """(() => { const real = window.fetch; window.fetch = async (url, options) => {
+  if (options?.method !== "PATCH") return real(url, options);
+  await new Promise((done) => setTimeout(done, 1500));
+  const answer = await real(url, options);
+  setTimeout(() => { window.isPatched = true; }, 300); // when the page has read it
+  return answer; }; })()"""
+
+
+def test_a_late_answer_leaves_another_documents_dialog_open(page: Page, service: httpx.Client) -> None:
+    put_documents(service, [{"id": name, "text": f"{name} kettle", "metadata": {"n": 1}} for name in ("red", "blue")])
+    search(page, "")
+    page.value(LATE)
+    edit(page, 0)
+    first = page.text("#edit-id")
+    page.type('{"n": 2}', "#edit-metadata")
+    page.click("#edit-form .primary")
+    assert page.value("document.querySelector('#edit-save').disabled")
+    page.click("#edit-cancel")
+    edit(page, 1)
+    page.wait_for("window.isPatched")
+    assert service.get(f"/documents/{first}").json()["metadata"] == {"n": 2}
+    assert page.value("document.querySelector('#edit-dialog').open")
+    assert page.text("#edit-id") != first
+
+
+def test_going_back_closes_a_documents_dialog(page: Page, service: httpx.Client) -> None:
+    put_documents(service, [{"id": "red", "text": "red kettle", "metadata": {}}])
+    search(page, "red")
+    edit(page, 0)
+    page.value("history.back()")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
