@@ -17,7 +17,8 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 
 # The extras of the service that its variables ask for.
 EXTRAS  := $(if $(filter 1 t true y yes on,$(CROSSLET_MCP)),mcp) $(if $(filter cl100k_base,$(CROSSLET_TOKEN_IDS)),openai-ids) \
-	$(if $(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),traces) $(if $(filter milvus:% milvus+tls:%,$(CROSSLET_INDEX)),milvus)
+	$(if $(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),traces) \
+	$(if $(filter milvus:% milvus+tls:%,$(CROSSLET_INDEX)),milvus)
 
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 

@@ -250,7 +250,7 @@ class Embedder:
                 return [*encoder.windows(text, prompt=prompt)]
             return [prompt + passage for passage in islice(encoder.passages(text, prompt=prompt), most)]
         if prompt:
-            _prefixed(prompt, [text], lambda _: name)  # refuses it
+            raise _without_prompt(name)
         if keeps_end and len(text) > encoder.manifest.max_length:
             raise InvalidInput(f"{name} is a list of token ids, which keeps its beginning: send text")
         return [text]
@@ -417,11 +417,13 @@ def _prefixed(prompt: str, texts: Sequence[Input], place: Place) -> list[str]:
     prefixed: list[str] = []
     for position, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InvalidInput(
-                f"{place(position)} is a list of token ids, but the model's prompt can only precede text; send text"
-            )
+            raise _without_prompt(place(position))
         prefixed.append(prompt + text)
     return prefixed
+
+
+def _without_prompt(name: str) -> InvalidInput:
+    return InvalidInput(f"{name} is a list of token ids, but the model's prompt can only precede text; send text")
 
 
 def _longest(texts: Sequence[Input]) -> int:

@@ -39,6 +39,9 @@ def test_serve_installs_the_extras_that_are_asked_for() -> None:
     assert ("requirements/traces.txt" in traced, "requirements/mcp.txt" in traced) == (True, False)
     ids = [make("--dry-run", "--always-make", "serve", f"CROSSLET_TOKEN_IDS={kind}") for kind in ("cl100k_base", "own")]
     assert ["requirements/openai-ids.txt" in shown for shown in ids] == [True, False]
+    places = ("milvus://localhost", "milvus+tls://host:443/shop", "embedded")
+    kept = [make("--dry-run", "--always-make", "serve", f"CROSSLET_INDEX={place}") for place in places]
+    assert ["requirements/milvus.txt" in shown for shown in kept] == [True, True, False]
 
 
 def test_an_old_python_is_refused_with_both_versions() -> None:

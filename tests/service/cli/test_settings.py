@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import socket
 import subprocess
@@ -82,3 +83,10 @@ def test_a_command_takes_only_the_options_that_it_uses(crosslet: Crosslet) -> No
         assert len(help_.splitlines()) <= (52 if command == "search" else 36)
         assert "CROSSLET_MAX_TEXTS" not in help_
         assert "`crosslet settings` lists" in help_
+
+
+def test_a_folder_that_is_not_utf8_is_written_with_escapes() -> None:
+    environment = {**os.environb, b"CROSSLET_DATA": b"caf\xe9"}
+    done = subprocess.run([*COMMAND, "settings"], env=environment, capture_output=True, text=True, check=True)
+    rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert rows["CROSSLET_DATA"]["value"] == "caf\udce9"

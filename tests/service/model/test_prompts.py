@@ -95,8 +95,9 @@ def test_every_route_that_embeds_puts_its_prompt_first(serve: Serve, prompted: P
         assert base64.b64decode(one["embedding"]) == expected.tobytes()
 
 
-def test_token_ids_are_refused_where_a_prompt_is_due(serve: Serve, prompted: Path) -> None:
-    client = serve(model=prompted, token_ids=True)
+@pytest.mark.parametrize("long_texts", ["cut", "mean"])
+def test_token_ids_are_refused_where_a_prompt_is_due(serve: Serve, prompted: Path, long_texts: str) -> None:
+    client = serve(model=prompted, token_ids=True, long_texts=long_texts)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
     assert answer.status_code == 422
     assert "input[0] is a list of token ids, but the model's prompt can only precede text" in answer.text
