@@ -19,6 +19,7 @@ const MOST_FILE_BYTES = 50_000_000; // the page holds a file several times
 const PARQUET = "PAR1"; // how such a file begins
 
 let info = null;
+let reading = null; // the file that is being read
 let source = { text: "", name: "" }; // columns: of a Parquet file, which the page cannot load
 let table = { records: [], fields: [], format: "lines" }; // what was read of the source
 let found = { documents: [], errors: [] };
@@ -70,16 +71,21 @@ function acceptDrops(zone) {
   }
 }
 
+/** Use a file, unless another source is chosen while it is read. */
 async function take(file) {
   byId("pasted").value = "";
-  try {
-    if ((await start(file)) === PARQUET) use({ text: "", name: file.name, columns: (await columnsOf(file)) ?? [] });
-    else use({ text: await textOf(file), name: file.name });
-  } catch (error) {
-    use({ text: "", name: file.name });
-    say(byId("add-trouble"), error.message);
-  }
   byId("file").value = ""; // so that the same file can be chosen again
+  reading = file;
+  let [given, trouble] = [{ text: "", name: file.name }, ""];
+  try {
+    if ((await start(file)) === PARQUET) given.columns = (await columnsOf(file)) ?? [];
+    else given.text = await textOf(file);
+  } catch (error) {
+    trouble = error.message;
+  }
+  if (reading !== file) return;
+  use(given);
+  if (trouble) say(byId("add-trouble"), trouble);
 }
 
 /** The text of a file. Throws Error: the page cannot take it; the message has the way out. */
@@ -109,7 +115,7 @@ function useExample() {
 }
 
 function use(given) {
-  source = given;
+  [source, reading] = [given, null];
   say(byId("file-name"), given.name);
   say(byId("add-trouble"), "");
   readSource();

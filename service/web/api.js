@@ -21,10 +21,9 @@ export const address = (path) => new URL(path, document.baseURI).href;
  * Asks for a key where one is missing. Throws ApiError; AbortError when `signal` stops it.
  */
 export async function call(method, path, body = null, { signal } = {}) {
-  const response = await send(method, path, body, signal);
+  const { response, text } = await send(method, path, body, signal);
   if (response.status === 401 && (await askForKey(refusedKey()))) return call(method, path, body, { signal });
-  const text = await response.text();
-  if (response.ok) return { data: parse(text), headers: response.headers };
+  if (response.ok) return { data: read(text, response), headers: response.headers };
   throw new ApiError(sentence(text, response), response.status, retryAfter(response));
 }
 
@@ -33,19 +32,30 @@ async function send(method, path, body, signal) {
   // A key may hold any letters, and fetch takes bytes.
   if (currentKey()) headers.authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(currentKey()))}`;
   try {
-    return await fetch(address(path), { method, headers, body, signal, cache: "no-store" });
+    const response = await fetch(address(path), { method, headers, body, signal, cache: "no-store" });
+    return { response, text: await response.text() }; // a connection may end in the middle of it
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(t("error.unreachable"), 0);
   }
 }
 
+function read(text, response) {
+  try {
+    return parse(text);
+  } catch (error) {
+    throw new ApiError(`${status(response)} ${error.message}`, response.status); // from a proxy
+  }
+}
+
+const status = (response) => t("error.status", { status: `${response.status} ${response.statusText}`.trim() });
+
 function sentence(text, response) {
   try {
     const { error } = JSON.parse(text);
     return typeof error === "string" ? error : error.message;
   } catch {
-    return t("error.status", { status: `${response.status} ${response.statusText}`.trim() }); // from a proxy
+    return status(response); // from a proxy
   }
 }
 

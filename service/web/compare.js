@@ -15,6 +15,8 @@ const EXAMPLES = {
   ],
 };
 
+let running = null;
+
 /** Make the form work. */
 export function startCompare() {
   byId("compare-form").addEventListener("submit", (event) => {
@@ -40,21 +42,25 @@ function given() {
 
 const request = ({ left, right }) => JSON.stringify({ inputs: { left, right } });
 
+/** Compare the lists. A newer call ends an older one. */
 async function run() {
   const lists = given();
+  running?.abort();
+  const mine = (running = new AbortController());
   say(byId("compare-trouble"), "");
   byId("panel-compare").setAttribute("aria-busy", "true");
   try {
-    const { data } = await call("POST", "similarity", request(lists));
+    const { data } = await call("POST", "similarity", request(lists), { signal: mine.signal });
     byId("heat").replaceChildren(table(lists, data));
     show(byId("compare-result"), true);
     byId("compare-result").scrollIntoView({ block: "nearest" });
   } catch (error) {
+    if (error.name === "AbortError") return;
     if (!(error instanceof ApiError)) throw error;
     show(byId("compare-result"), false);
     say(byId("compare-trouble"), error.message);
   } finally {
-    byId("panel-compare").setAttribute("aria-busy", "false");
+    if (running === mine) byId("panel-compare").setAttribute("aria-busy", "false");
   }
 }
 

@@ -34,6 +34,7 @@ let info = null;
 let defaults = {}; // of the form
 let shown = 0; // documents on the page
 let last = { stage: ASKED, cursor: null }; // what the documents on the page answer
+let isOld = true; // the form asks for others
 let running = null;
 let [keyTimer, pauseTimer] = [null, null];
 let onDocumentsChanged = null;
@@ -51,7 +52,7 @@ export function startSearch({ onChange }) {
   });
   byId("query").addEventListener("input", (event) => event.isComposing || typed());
   byId("query").addEventListener("compositionend", typed);
-  byId("more").addEventListener("click", () => run(last.stage, shown));
+  byId("more").addEventListener("click", () => (isOld ? run(ASKED) : run(last.stage, shown)));
   byId("search-curl").addEventListener("click", () => {
     if (filterOf() === null) return;
     showCommand(isList() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
@@ -190,6 +191,7 @@ function listRoute(cursor = null) {
 /** Search while the visitor types: by keywords soon after each key, as chosen after a pause. */
 function typed() {
   remember({ settles: false });
+  isOld = true;
   clearTimeout(pauseTimer);
   pauseTimer = setTimeout(() => run(PAUSED), PAUSE_MS);
   if (looksForWords() && !isBlank()) {
@@ -245,6 +247,7 @@ async function run(stage, offset = 0) {
     clearTimeout(pauseTimer);
     keyTimer = null;
   }
+  isOld ||= offset === 0;
   running?.abort();
   const mine = (running = new AbortController());
   byId("panel-search").setAttribute("aria-busy", "true");
@@ -303,6 +306,7 @@ function showResults({ results, total, confidence, preferred, took_ms, isCut, ha
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
   last = { stage, cursor };
+  isOld = stage === TYPING;
   // Sorted, the first result is not the best one.
   const isDoubtful = sorting() === null && typeof confidence === "number" && confidence < DOUBTFUL;
   if (isDoubtful && offset === 0 && results.length > 0) byId("results").append(divider(confidence));

@@ -6,6 +6,7 @@ const LANGUAGES = ["en", "de", "fr", "es"];
 const CHOICE = "crosslet.language";
 
 let language = "en";
+let asked = ""; // the language chosen last
 let words = {};
 
 /** The words of a key, with {blanks} filled in; `n` chooses between singular and plural. */
@@ -43,8 +44,7 @@ export async function startWords(onChange) {
   }
   select.addEventListener("change", async () => {
     keep(select.value);
-    await use(select.value);
-    onChange();
+    if (await use(select.value)) onChange();
   });
   await use(wanted());
   select.value = language;
@@ -55,9 +55,13 @@ function wanted() {
   return asked.find((one) => LANGUAGES.includes(one)) ?? "en";
 }
 
+/** Show the page in a language; false: another was chosen meanwhile. */
 async function use(code) {
+  asked = code;
   const answer = await fetch(new URL(`page/${code}.json`, document.baseURI));
-  words = await answer.json();
+  const found = await answer.json();
+  if (asked !== code) return false;
+  words = found;
   language = code;
   document.documentElement.lang = code;
   const places = { t: "textContent", tPlaceholder: "placeholder", tLabel: "ariaLabel", tTitle: "title" };
@@ -65,6 +69,7 @@ async function use(code) {
     const attribute = `data-${data.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
     for (const element of document.querySelectorAll(`[${attribute}]`)) element[property] = t(element.dataset[data]);
   }
+  return true;
 }
 
 const plural = (n) => new Intl.PluralRules(language).select(n);

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -295,6 +296,56 @@ def test_two_lists_become_a_matrix_of_cosines(page: Page, service: httpx.Client)
     assert page.value("document.querySelectorAll('.matrix b').length") == 0  # text stays text
     best = page.value("[...document.querySelectorAll('.best')].map(e => e.cellIndex - 1)")
     assert best == [row.index(max(row)) for row in matrix]
+
+
+# Requests and files whose name or body has "slow" come a second later.
+SLOW = """(() => {
+  const late = (given) => (String(given).includes("slow") ? 1000 : 0);
+  const wait = (given) => new Promise((done) => setTimeout(done, late(given)));
+  const [send, read] = [window.fetch, File.prototype.arrayBuffer];
+  window.fetch = async (url, options) => {
+    const answer = await send(url, options);
+    return wait(`${url} ${options?.body}`.replace("/de.json", "slow")).then(() => answer);
+  };
+  File.prototype.arrayBuffer = async function () { await wait(this.name); return read.call(this); };
+})()"""
+
+
+def test_only_the_last_of_two_comparisons_is_shown(page: Page) -> None:
+    page.value(SLOW)
+    page.click("#tab-compare")
+    for text in ("A slow dog.", "A cat."):
+        page.type(text, "#left")
+        page.click("#compare-form .primary")
+    page.wait_for("document.querySelector('.matrix')")
+    time.sleep(1.5)
+    assert page.text(".matrix tbody th") == "A cat."
+    assert page.value("document.querySelector('#panel-compare').ariaBusy") == "false"
+
+
+def test_only_the_last_of_two_files_is_taken(page: Page) -> None:
+    page.value(SLOW)
+    page.click("#tab-add")
+    page.value(
+        """for (const name of ["slow.txt", "quick.txt"]) {
+             const event = new Event("drop"); event.dataTransfer = { files: [new File([`of ${name}`], name)] };
+             document.querySelector("#drop").dispatchEvent(event); }"""
+    )
+    page.wait_for("document.querySelector('#file-name').textContent === 'quick.txt'")
+    time.sleep(1.5)
+    assert page.text("#file-name") == "quick.txt"
+
+
+def test_the_page_speaks_the_last_of_two_languages(page: Page) -> None:
+    page.value(SLOW)
+    page.value(
+        """(menu => { for (const code of ["de", "fr"]) { menu.value = code; menu.dispatchEvent(new Event("change")); }
+           })(document.querySelector("#language"))"""
+    )
+    page.wait_for("document.documentElement.lang === 'fr'")
+    time.sleep(1.5)
+    assert page.value("document.documentElement.lang") == "fr"
+    assert page.text("#tab-search") == "Chercher"
 
 
 def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: httpx.Client) -> None:

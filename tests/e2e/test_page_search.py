@@ -473,6 +473,35 @@ def test_an_answer_that_does_not_come_is_said(page: Page, service: httpx.Client)
     assert page.value("document.querySelector('#search-trouble').hidden")
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("new ReadableStream({ start: (one) => one.error(new TypeError('cut')) })", "The service does not answer"),
+        ("'<html>From a proxy.'", "The service answered 200"),
+    ],
+)
+def test_an_answer_that_is_cut_or_of_a_proxy_is_said(page: Page, service: httpx.Client, answer: str, said: str) -> None:
+    put(service, [MOON])
+    page.value(f"window.fetch = async () => new Response({answer})")
+    page.type("moon", "#query")
+    page.press("Enter")
+    page.wait_for(f"document.querySelector('#search-trouble').textContent.startsWith({json.dumps(said)})")
+
+
+def test_more_of_a_changed_question_is_its_first_page(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG, "Three cats."])
+    choose(page, "top-k", "1")
+    assert search(page, "moon") == [MOON]
+    page.value(
+        """(query => { query.value = "cats"; query.dispatchEvent(new Event("input"));
+           document.querySelector("#more").click(); })(document.querySelector("#query"))"""
+    )
+    page.wait_for(f"document.querySelector('.result .text').textContent === 'Three cats.' && {IS_IDLE}")
+    assert results(page) == ["Three cats."]
+    page.click("#more")
+    assert wait_for_results(page, 2)[0] == "Three cats."
+
+
 def test_docs_are_dark_where_the_visitor_wants_it(browser: Browser, service: httpx.Client) -> None:
     page = Page(browser)
     page.colours("dark")
