@@ -1,4 +1,4 @@
-"""README's own-model lines, exactly as printed: from 2,000 pairs to a served model."""
+"""README's own-model lines, exactly as printed: from 800 pairs to a served model."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def served(line: str, folder: Path) -> Iterator[httpx.Client]:
 
 def test_the_readmes_lines_give_a_model_that_finds_translations(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "crosslet")
-    write_pairs(folder / "pairs.tsv")
+    write_pairs(folder / "pairs.tsv", pairs=800)
     *before, serve = readme_lines()
     assert len(before) == 3
     said = [run(line, folder) for line in before]
