@@ -102,8 +102,7 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     Raises: InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
     """
     from service.document_index import load_collection
-    from service.model.encoder import choose_encoder
-    from service.offline.embedding import engine_of
+    from service.offline.embedding import load_stored_model
     from service.offline.loading import to_document
     from service.offline.output import progress
     from service.offline.vector_import import VectorImport, check_model, open_vector_file
@@ -113,13 +112,12 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
 
     vectors = open_vector_file(options.vectors)
     work = VectorImport(options.documents, vectors, read=read)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    encoder, stored, engine = load_stored_model(settings)
     collection = load_collection(settings, encoder.manifest, name=options.collection)
     with closing(collection), _interruptible(work.report):
         with progress("check", total=vectors.count, unit="documents") as bar:
-            samples = work.check(dim=encoder.manifest.dim, advance=bar.update)
+            samples = work.check(dim=stored.dim, advance=bar.update)
         if options.model_check:
-            engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.document)
             check_model(samples, engine, name=encoder.manifest.name)
         with progress("import", total=vectors.count, unit="documents") as bar:
             work.load(collection, advance=bar.update)

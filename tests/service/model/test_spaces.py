@@ -192,3 +192,27 @@ def test_the_commands_have_the_vectors_of_the_service(
     capsys.readouterr()
     assert cli.main(["search", TEXTS[1]]) == 0
     assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_imported_vectors_are_those_of_the_documents_space(
+    spacious: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_artifact(tmp_path / "model")
+    add_space(tmp_path / "model", "turned", np.roll(np.eye(DIM, DIM + 1), 1, axis=0))  # of as many dims as its own
+    documents = tmp_path / "documents.jsonl"
+    documents.write_text(json.dumps({"id": "a", "text": TEXTS[0]}) + "\n", encoding="utf-8")
+    vector_D = own(spacious, TEXTS[0])
+    np.save(tmp_path / "own.npy", vector_D[None])
+    np.save(tmp_path / "turned.npy", np.roll(vector_D, 1)[None])
+    np.save(tmp_path / "small.npy", in_small(spacious, TEXTS[0])[None].astype(np.float32))
+    for model, space, vectors, status in [
+        (tmp_path / "model", "turned", "own.npy", 2),
+        (tmp_path / "model", "turned", "turned.npy", 0),
+        (spacious, "small", "own.npy", 2),
+        (spacious, "small", "small.npy", 0),
+    ]:
+        monkeypatch.setenv("CROSSLET_MODEL", str(model))
+        monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / space))
+        monkeypatch.setenv("CROSSLET_SPACE", space)
+        assert cli.main(["index", "import", str(documents), str(tmp_path / vectors)]) == status, (space, vectors)
+        assert ("1 new" in capsys.readouterr().err) == (status == 0)
