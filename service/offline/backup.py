@@ -99,7 +99,7 @@ def restore(
         if store.exists() and not force:
             raise StartError(f"there is a document store {store} already; replace it with --force")
         # Without a log, open it as immutable: otherwise SQLite would leave an empty log beside it.
-        back_up(backup, copy, mode="ro" if beside(backup, "-wal").exists() else "ro&immutable=1")
+        back_up(backup, copy, mode="ro" if beside(resolved(backup), "-wal").exists() else "ro&immutable=1")
         with open_store_file(copy, named=backup) as file:
             check_numbers(backup, file.connection, largest=LARGEST_RESTORED)
             faults = verify(file, advance=advance)

@@ -201,6 +201,7 @@ def read_mode(path: Path) -> str:
     A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
     reads an unused store as immutable, which assumes that nobody writes meanwhile.
     """
+    path = resolved(path)  # a log is beside the file, not beside a link
     if beside(path, "-wal").exists():  # a service is using it, or has crashed
         return "ro"
     try:

@@ -197,6 +197,16 @@ def test_plain_copies_of_a_store_are_restored(source: Path, tmp_path: Path) -> N
     assert contents(tmp_path / "restored") == BACKED_UP | {"d": 2}
 
 
+def test_a_link_leads_to_a_store_with_its_log(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = opened(source)
+    put(running, "d", n=2)  # only in the log
+    (tmp_path / "link").symlink_to(source / STORE)
+    assert restore(tmp_path / "link", tmp_path / "restored" / STORE).documents == 4
+    monkeypatch.setattr("os.geteuid", lambda: 12345)  # may not make a log here
+    assert write_backup(tmp_path / "link", tmp_path / "a.backup").documents == 4
+    running.close()
+
+
 def test_restore_is_refused_while_the_store_is_open(source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = opened(source)
     with pytest.raises(StoreError, match="is in use by another process"):
