@@ -35,7 +35,8 @@ class Catalog:
 
     def listed(self) -> list[CollectionRow]:
         """Return every collection, by age: the default one first."""
-        return listed(self._store.reader())
+        with self._store.reader() as connection:
+            return listed(connection)
 
     def number_of(self, name: str) -> int | None:
         """Return the number of a collection; None: there is none of this name."""

@@ -6,9 +6,10 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from io import FileIO
 from pathlib import Path
+from queue import Empty, LifoQueue
 
 from service.documents.document import named
 from service.documents.filters import caseless
@@ -43,7 +44,7 @@ class StoreConnections:
         self.writer: sqlite3.Connection
         self._mode = "rw"  # never `rwc`: a file that is gone is not created again
         self._file_ids: dict[str, FileId] = {}
-        self._readers = threading.local()
+        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._connections: list[sqlite3.Connection] = []
         self._lock: FileIO | None = None
         self._revision_file: RevisionFile | None = None
@@ -59,6 +60,7 @@ class StoreConnections:
             check_lone(self.path)
             self._mode = read_mode(self.path)
             self.writer = self._connect()
+            self._idle.put(self.writer)
             return
         revision_path = self.path.with_suffix(REVISION_SUFFIX)
         self._lock = lock_for_this_process(self.path)
@@ -112,15 +114,22 @@ class StoreConnections:
         """The number of committed changes, of all collections."""
         return int(self.writer.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
 
-    def reader(self) -> sqlite3.Connection:
-        """Return this thread's connection. In WAL mode readers do not wait for the writer.
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that no other thread uses. In WAL mode readers do not wait for the writer.
 
-        Raises: NotReady: it is the thread's first, and the file is no longer there.
+        A store that is only read has one connection, whose snapshot all threads see: they wait for each other.
+
+        Raises: NotReady: all others are lent, and the file is no longer there.
         """
-        if not hasattr(self._readers, "connection"):
-            self._readers.connection = self._connect()
-        connection: sqlite3.Connection = self._readers.connection
-        return connection
+        try:
+            connection = self._idle.get(block=self.read_only)
+        except Empty:
+            connection = self._connect()
+        try:
+            yield connection
+        finally:
+            self._idle.put(connection)
 
     @contextmanager
     def change(self) -> Iterator[int]:
@@ -158,7 +167,8 @@ class StoreConnections:
     def fold_log(self, connection: sqlite3.Connection | None = None) -> None:
         """Checkpoint: copy the log into the file, up to the oldest state that is being read. Nobody waits."""
         try:
-            (connection or self.reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with nullcontext(connection) if connection else self.reader() as lent:
+                lent.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (sqlite3.Error, NotReady) as exc:  # nothing is lost: the log has it
             logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 

@@ -180,7 +180,7 @@ class DocumentStore(StoreConnections):
     def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False, chunks: bool = True) -> None:
         """Open the file, or create it.
 
-        Args: read_only: it exists, and another process may be writing it: this thread reads one snapshot.
+        Args: read_only: it exists, and another process may be writing it: all threads read one snapshot.
               chunks: whether a store that is created splits documents where nothing else is said.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
@@ -202,18 +202,17 @@ class DocumentStore(StoreConnections):
             raise
 
     def _open_tables(self, fingerprint: str, *, chunks: bool) -> None:
-        connection = self.reader() if self.read_only else self.writer
         if self.read_only:
-            connection.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
-        if not is_blank(connection):
-            check_schema(self.path, connection)
+            self.writer.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
+        if not is_blank(self.writer):
+            check_schema(self.path, self.writer)
         if not self.read_only:
-            create_or_renew(connection, fingerprint=fingerprint, dim=self.dim, chunks=chunks)
-        stated = facts(connection)
+            create_or_renew(self.writer, fingerprint=fingerprint, dim=self.dim, chunks=chunks)
+        stated = facts(self.writer)
         acknowledged = 0 if self._revision_file is None else self._revision_file.revision()
         check_facts(self.path, stated, fingerprint=fingerprint, dim=self.dim, acknowledged=acknowledged)
         self.has_keywords = stated.get("keywords") == RULES
-        check_numbers(self.path, connection)
+        check_numbers(self.path, self.writer)
         if not self.read_only:  # only now: the first read creates the log
             self._file_ids |= {f"{self.path}{suffix}": id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
 
@@ -237,7 +236,8 @@ class DocumentStore(StoreConnections):
     @property
     def snapshot_ids(self) -> list[str]:
         """The ids of the last two index snapshots made from this collection, the newest first."""
-        return facts(self.reader()).get(snapshots_key(self.number), "").split()
+        with self.reader() as connection:
+            return facts(connection).get(snapshots_key(self.number), "").split()
 
     def remember_snapshot(self, id_: str) -> None:
         """Record an index snapshot before it is written. The revision does not change.
@@ -263,8 +263,7 @@ class DocumentStore(StoreConnections):
 
         Raises: Damaged.  NotReady: the file is not there.  NotFound: the collection was dropped.
         """
-        connection = self.reader()
-        with sqlite_errors(self.path):
+        with self.reader() as connection, sqlite_errors(self.path):
             if not self.read_only:  # which has one state anyway
                 connection.execute("BEGIN")
             try:

@@ -146,7 +146,7 @@ def test_a_late_reader_opens_no_other_store(
 ) -> None:
     change(tmp_path / "data")
     before = sorted(tmp_path.rglob("*"))
-    with ThreadPoolExecutor() as another_thread, pytest.raises(NotReady):
+    with running._store.snapshot(), ThreadPoolExecutor() as another_thread, pytest.raises(NotReady):
         another_thread.submit(running.get, "d1").result()
     assert sorted(tmp_path.rglob("*")) == before
 

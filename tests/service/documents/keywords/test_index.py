@@ -65,6 +65,11 @@ def delete(store: DocumentStore, ids: Sequence[str]) -> None:
         transaction.commit()
 
 
+def read(store: DocumentStore, query: str) -> list[tuple[object, ...]]:
+    with store.reader() as connection:
+        return connection.execute(query).fetchall()
+
+
 def found(
     store: DocumentStore, query: str, condition: Condition | None = None, *, typing: bool = False
 ) -> dict[str, float]:
@@ -155,8 +160,8 @@ def test_keywords_follow_every_change_but_failed_ones(
         for text in texts.values():
             expected = dict(zip(texts, keyword_scores(text, list(texts.values())), strict=True))
             assert found(store, text) == pytest.approx({id_: score for id_, score in expected.items() if score > 0})
-        vocabulary = store.reader().execute("SELECT term FROM vocabulary_1")
-        assert sorted(term for (term,) in vocabulary) == sorted(
+        vocabulary = read(store, "SELECT term FROM vocabulary_1")
+        assert sorted(str(term) for (term,) in vocabulary) == sorted(
             {term for text in texts.values() for term in document_terms(text) if len(term) > 2}
         )
     assert faults(folder) == []
@@ -268,8 +273,8 @@ def test_a_connection_keeps_few_tables_of_occurrences(store: DocumentStore, monk
     for view in [*views, *views]:
         put(view, {"1": "kettle"})
         assert list(found(view, "kettle")) == ["1"]
-        assert (f"occurrences_{view.number}",) in store.reader().execute(made).fetchall()
-    assert len(store.reader().execute(made).fetchall()) == 2
+        assert (f"occurrences_{view.number}",) in read(store, made)
+    assert len(read(store, made)) == 2
 
 
 def test_common_words_are_left_out_sooner_while_typing(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,8 +360,7 @@ def test_a_collection_knows_only_its_own_words(store: DocumentStore) -> None:
     put(shop, {"b": "kettles"})
     assert (set(found(store, "kettlse")), set(found(shop, "kettlse"))) == ({"a"}, {"b"})
     store.catalog.drop(shop.number)
-    tables = store.reader().execute("SELECT name FROM sqlite_schema WHERE name GLOB '*_2*'").fetchall()
-    assert tables == []
+    assert read(store, "SELECT name FROM sqlite_schema WHERE name GLOB '*_2*'") == []
 
 
 def test_other_words_have_a_limit_of_their_own(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:

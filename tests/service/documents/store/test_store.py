@@ -1,4 +1,5 @@
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
@@ -23,6 +24,7 @@ from tests.service.documents.stores import (
     open_collection,
     open_store,
     put,
+    read_page,
     unit,
 )
 
@@ -118,9 +120,32 @@ def test_a_store_that_is_being_written_is_read_of_one_moment(collection: Collect
     reader = open_collection(tmp_path, read_only=True)
     put(collection, {"c": EAST})
     collection.delete(["a"])
-    assert ids(reader, EAST, 3) == ["a", "b"]
+    collection.put([Document("b", "changed", {})], EAST[None])
+    with ThreadPoolExecutor() as another_thread:
+        for run in (lambda call: call(), lambda call: another_thread.submit(call).result()):
+            assert run(lambda: ids(reader, EAST, 3)) == ["a", "b"]
+            assert [(document.id, document.text) for document in run(lambda: read_page(reader)).documents] == [
+                ("a", "text of a"),
+                ("b", "text of b"),
+            ]
+            assert run(lambda: reader.get("c")) is None
     reader.close()
-    assert ids(collection, EAST, 3) == ["c", "b"]
+    assert set(ids(collection, EAST, 3)) == {"c", "b"}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_threads_that_end_leave_no_open_file(collection: Collection, tmp_path: Path, read_only: bool) -> None:
+    put(collection, {"a": EAST})
+    if read_only:
+        collection.close()
+    index = open_collection(tmp_path, read_only=True) if read_only else collection
+    index.get("a")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with ThreadPoolExecutor() as threads:
+            assert threads.submit(index.get, "a").result() is not None
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    index.close()
 
 
 def test_a_replaced_document_uses_up_no_row_number(collection: Collection) -> None:
