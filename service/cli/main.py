@@ -23,6 +23,7 @@ from service.cli.search import RERANK, SEARCH
 from service.cli.serve import serve
 from service.cli.settings import SETTINGS, setting_options, settings_of
 from service.cli.start_trial import Use, try_start
+from service.cli.table import one_line
 from service.errors import CrossletError
 from service.process.address_space import WORKING_BYTES, check_start
 from service.spelling import Parser
@@ -145,7 +146,7 @@ def _end_start(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _refused(sentence: str) -> int:
-    print(f"crosslet: {sentence}", file=sys.stderr)
+    print(f"crosslet: {one_line(sentence)}", file=sys.stderr)  # it may quote a service's answer
     return REFUSED
 
 

@@ -25,7 +25,7 @@ from service.cli.arguments import (
     utf8,
 )
 from service.cli.start_trial import Use
-from service.cli.table import described, print_json, table, terminal_columns, wants_table
+from service.cli.table import described, one_line, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME, Mode
 from service.errors import InvalidInput, StartError
@@ -63,7 +63,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
         answer = _answered_here(body, options.collection, settings)
     _print_results(answer, as_table=wants_table(options))
     if not answer["results"]:
-        sys.stderr.write(f"crosslet: {_no_match(answer, options, settings)}\n")
+        sys.stderr.write(f"crosslet: {one_line(_no_match(answer, options, settings))}\n")
 
 
 def _answered_here(body: Mapping[str, object], collection: str, settings: Settings) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _print_results(answer: Mapping[str, Any], *, as_table: bool) -> None:
         ]
         sys.stdout.write(table(("score", "id", "group size", "metadata", "text"), rows, columns=terminal_columns()))
     for field, counts in answer.get("facets", {}).items():
-        sys.stdout.write(f"{field}: {described(counts)}\n")
+        sys.stdout.write(one_line(f"{field}: {described(counts)}") + "\n")
     if answer.get("confidence") is not None:
         sys.stdout.write(f"confidence: {answer['confidence']:.0%}\n")
 

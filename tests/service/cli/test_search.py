@@ -89,6 +89,14 @@ def test_reranked_lines_are_a_table_on_a_terminal(crosslet: Crosslet, tmp_path: 
     assert [line.split()[:2] for line in shown] == [[f"{row['score']:.3f}", str(row["line"])] for row in rows]
 
 
+def test_stored_escapes_do_not_reach_the_terminal(crosslet: Crosslet) -> None:
+    put([Document("1", "hallo", {"lang": "\x1b[31mred\x9b2J", "red\x1b[2J": 1})])
+    shown = on_a_terminal("search", "hallo", "--facets", "lang")
+    assert shown.screen.splitlines()[2] == "lang: [31mred 2J=1"
+    told = crosslet("search", "hallo", "--filter", '{"redd[2J": 1}').err
+    assert told.endswith("none has the field redd[2J; did you mean red [2J?\n")
+
+
 @pytest.mark.parametrize("query", ["", " ", "\u3000\t", "\u200b"])
 def test_a_query_without_a_visible_character_is_refused(crosslet: Crosslet, tmp_path: Path, query: str) -> None:
     complaint = "the query has nothing but white space and invisible characters" if query else "the query is empty"
