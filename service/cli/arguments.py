@@ -79,7 +79,7 @@ def utf8(text: str) -> str:
 def prompt_option(default: str = "the model's default prompt, if any") -> Argument:
     """Declare --prompt-name, for commands that embed texts. default: what is taken without it."""
     help_ = f"prompt of the model to prepend to each text (default: {default})"
-    return argument("--prompt-name", metavar="NAME", help=help_)
+    return argument("--prompt-name", type=utf8, metavar="NAME", help=help_)
 
 
 def json_option(otherwise: str = "a table") -> Argument:
@@ -98,6 +98,7 @@ OUT = argument("--out", type=Path, metavar="FILE", help="file to write (default:
 
 URL = argument(
     "--url",
+    type=utf8,
     metavar="URL",
     help="service to ask, with a key of CROSSLET_API_KEYS (default: the one that has the documents, if any)",
 )

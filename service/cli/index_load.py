@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument
+from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument, utf8
 from service.cli.start_trial import Use
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.keys import key_for
@@ -208,6 +208,7 @@ BUILD = Subcommand(
         ),
         argument(
             "--url",
+            type=utf8,
             metavar="URL",
             help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
         ),

@@ -185,7 +185,7 @@ def _no_match(answer: Mapping[str, Any], options: argparse.Namespace, settings: 
 
 def _sort_fields(text: str) -> list[dict[str, str]]:
     """Parse the fields to sort by: FIELD or FIELD:desc, separated by commas."""
-    parts = [part.rpartition(":") for part in text.split(",")]
+    parts = [part.rpartition(":") for part in utf8(text).split(",")]
     return [
         {name: direction} if direction in {"asc", "desc"} and name else {f"{name}{colon}{direction}": "asc"}
         for name, colon, direction in parts
@@ -201,7 +201,7 @@ def _score(text: str) -> str | float:
 
 
 def _names(text: str) -> list[str]:
-    return text.split(",")
+    return utf8(text).split(",")
 
 
 SEARCH = Subcommand(

@@ -39,6 +39,8 @@ class ServiceClient:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")  # as a connection does
+            self._prefix = quote(parts.path.rstrip("/"), safe="/%")
         except ValueError as exc:
             raise InvalidInput(f"{url} is not an address; write it like http://host:8080") from exc
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
@@ -48,7 +50,6 @@ class ServiceClient:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
         self._collection_path = f"/collections/{quote(collection, safe='')}"
-        self._prefix = parts.path.rstrip("/")
         self._documents_path = "" if collection == DEFAULT_NAME else self._collection_path
         self._url = url
         self._patience_s = patience_s

@@ -159,6 +159,8 @@ def test_search_through_a_service_passes_refusals_on(beside: str, crosslet: Cros
         ("ftp://localhost", "write it like"),
         ("http://me:secret@localhost", "CROSSLET_API_KEYS"),
         ("http://localhost:x", "write it like"),
+        ("http://a..b:80", "write it like"),
+        ("http://localhost/\udcff", "write it like"),
     ],
 )
 def test_what_is_no_address_is_refused(url: str, words: str) -> None:
@@ -175,7 +177,8 @@ def test_wrong_key_and_missing_service_are_one_sentence(
     error = build(crosslet, path, service.base_url, status=2)[-1]
     assert "answered 401: send a known key" in error
     with reserved_port() as port:
-        assert "cannot be reached" in build(crosslet, path, f"http://127.0.0.1:{port}", status=2)[-1]
+        for prefix in ("", "/é", "/a b"):
+            assert "cannot be reached" in build(crosslet, path, f"http://127.0.0.1:{port}{prefix}", status=2)[-1]
     assert (
         "--engine ray and --url exclude each other"
         in build(crosslet, path, service.base_url, "--engine", "ray", status=2)[-1]

@@ -24,7 +24,11 @@ from tests.service.cli.terminal import COMMAND
         (["search", "x", "--filter", "{"], """not valid JSON; write it like '{"lang": "de"}'"""),
         (["search", "x", "--filter", r'{"lang": "\ud83d"}'], "--filter: lang has half a surrogate pair"),
         (["search", "x", "--filter", '{"lang": "T\udcfcr"}'], "--filter: lang is not valid UTF-8"),
-        (["search", "x", "--collection", "T\udcfcr"], "--collection: not valid UTF-8"),
+        *(
+            (["search", "x", option, "T\udcfcr"], f"{option}: not valid UTF-8")
+            for option in ("--collection", "--facets", "--include", "--sort", "--prompt-name", "--url")
+        ),
+        (["index", "build", "x", "--url", "T\udcfcr"], "--url: not valid UTF-8"),
     ],
 )
 def test_a_typo_is_named_with_what_is_near(crosslet: Crosslet, arguments: list[str], complaint: str) -> None:
