@@ -90,17 +90,17 @@ class Index:
         """
         return self._put((f"documents[{position}]", document) for position, document in enumerate(documents))
 
-    def put_files(self, folder: str | PathLike[str], *, patterns: Sequence[str] = ("*.txt", "*.md")) -> Report:
+    def put_files(self, folder: str | PathLike[str], *, patterns: str | Sequence[str] = ("*.txt", "*.md")) -> Report:
         """Put the text files of a folder and those below it; a file's id is its path from there.
 
         Blank files and those of hidden folders are left out. A file that is gone stays until `delete`.
 
-        Raises: CrossletError: a file is not UTF-8, and what `put` raises.
+        Raises: CrossletError: a pattern is malformed, a file is not UTF-8, and what `put` raises.
         """
         root = Path(folder)
         if not root.is_dir():
             raise InvalidInput(f"{root} is not a folder")
-        return self._put(_files(root, patterns))
+        return self._put(_files(root, [patterns] if isinstance(patterns, str) else patterns))
 
     def search(
         self,
@@ -190,7 +190,10 @@ class Index:
 
 def _files(root: Path, patterns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the path and the document of each text file, in the order of the paths."""
-    paths = {path for pattern in patterns for path in root.rglob(pattern) if path.is_file()}
+    try:
+        paths = {path for pattern in patterns for path in root.rglob(pattern) if path.is_file()}
+    except (NotImplementedError, ValueError) as exc:
+        raise InvalidInput(f"patterns: {exc}; write them like *.txt or manuals/*.md") from exc
     for path in sorted(paths):
         id_ = path.relative_to(root).as_posix()
         if any(part.startswith(".") for part in path.relative_to(root).parts):

@@ -71,7 +71,7 @@ def units(rows_ND: Vectors) -> Vectors:
 def _npy(path: Path) -> VectorFile:
     try:
         array_ND = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as exc:
+    except Exception as exc:  # numpy evaluates the header: a damaged one raises errors of many types
         raise InvalidInput(f"{path} is damaged, or not a .npy file of numbers ({exc})") from exc
     if array_ND.ndim != 2:
         raise InvalidInput(f"{path} holds an array of {array_ND.ndim} axes; vectors need 2 (count x dims)")
@@ -86,6 +86,8 @@ def _faiss(path: Path) -> VectorFile:
 
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except TypeError as exc:
+        raise InvalidInput(f"FAISS opens no file whose name is not UTF-8, as {path}; rename it") from exc
     except RuntimeError as exc:
         raise InvalidInput(f"{path} is neither a .npy file nor a FAISS index, or is damaged") from exc
     flat: Any = index

@@ -75,6 +75,10 @@ def test_text_files_become_documents_by_their_paths(index: Index, tmp_path: Path
         index.put_files(folder)
     with pytest.raises(CrossletError, match="is not a folder"):
         index.put_files(folder / "a.md")
+    assert index.put_files(folder, patterns="*.md").unchanged == 1
+    for pattern in ("/x", "**x"):
+        with pytest.raises(CrossletError, match=r"^patterns: .*; write them like \*\.txt"):
+            index.put_files(folder, patterns=[pattern])
 
 
 def test_long_documents_are_found_by_their_passages(index: Index, encoder: Encoder) -> None:
@@ -137,6 +141,22 @@ def test_bad_searches_are_refused(index: Index) -> None:
         with pytest.raises(CrossletError, match=words):
             index.search(**asked)  # type: ignore[arg-type]
     assert index.search("a") == []
+
+
+def test_ids_that_are_no_text_and_a_closed_index_are_refused(index: Index) -> None:
+    index.put(documents())
+    for call in (
+        lambda id_: index.get(id_),
+        lambda id_: index.delete([id_]),
+        lambda id_: index.search("a", filter={"a": id_}),
+        lambda id_: index.search("a", filter={id_: "a"}),
+    ):
+        with pytest.raises(CrossletError, match="half a surrogate pair"):
+            call("\ud800")
+    index.close()
+    for call in (index.get, index.delete, index.search, lambda id_: index.put([{"id": id_, "text": "b"}])):
+        with pytest.raises(CrossletError, match="is closed; open it again"):
+            call("a")
 
 
 def test_documents_that_the_model_fails_on_are_told(failing_model: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from queue import Empty, LifoQueue
 from service.documents.document import named
 from service.documents.filters import caseless
 from service.documents.store.locking import check_lone, lock_for_this_process, lock_path, open_private, write_url
-from service.errors import Damaged, NotReady, StorageFull
+from service.errors import Damaged, InvalidInput, NotReady, StorageFull
 from service.process.files import create, resolved
 
 FOLD_EVERY_CHANGES = 2000  # of rows; the log then has some 10 MB
@@ -94,6 +94,7 @@ class StoreConnections:
 
     def disconnect(self) -> None:
         """Close every connection; the last one merges the log into the file. The lock is kept."""
+        self._file_ids.clear()
         for connection in self._connections:
             connection.close()
 
@@ -138,13 +139,12 @@ class StoreConnections:
         Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
                 NotReady: the store's files were moved, before the change or during it.
         """
-        with self._writing:
+        with self._writing, sqlite_errors(self.path):
             self.check_files()
             folds_due = self.writer.total_changes // FOLD_EVERY_CHANGES
             try:
-                with sqlite_errors(self.path):
-                    self.writer.execute("BEGIN IMMEDIATE")
-                    yield self.revision + 1
+                self.writer.execute("BEGIN IMMEDIATE")
+                yield self.revision + 1
                 if not self.writer.in_transaction and self._revision_file is not None:
                     self.check_files()  # or it went into a file that nobody will open again
                     self._revision_file.record(self.revision)
@@ -259,13 +259,18 @@ def damaged_document(id_: str, what: str) -> Damaged:
 def sqlite_errors(path: Path) -> Iterator[None]:
     """Convert SQLite's errors about the disk.
 
-    Raises: StorageFull: the disk is full.  Damaged.  NotReady: the disk cannot be reached.
+    Raises: StorageFull: the disk is full.  Damaged.  NotReady: the disk cannot be reached, or the store is closed.
+            InvalidInput: an id or a value has half a surrogate pair.
     """
     try:
         yield
+    except UnicodeEncodeError as exc:
+        raise InvalidInput("an id or the filter is not valid Unicode: it has half a surrogate pair") from exc
     except sqlite3.DatabaseError as exc:
         if str(exc).startswith("Could not decode"):  # the message quotes a user's text: keep it out of logs
             raise Damaged(f"document store {path} is damaged on the disk (not UTF-8); {REPAIR}") from None
+        if str(exc).startswith("Cannot operate on a closed"):
+            raise NotReady(f"document store {path} is closed; open it again") from exc
         code = getattr(exc, "sqlite_errorcode", 0)
         if code in FULL:
             raise StorageFull("the disk of the document store is full (CROSSLET_DATA); nothing was changed") from exc

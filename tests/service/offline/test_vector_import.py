@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import faiss
@@ -78,6 +79,28 @@ def test_only_flat_indexes_and_npy_files_are_read(tmp_path: Path) -> None:
     for path, sentence in ((tmp_path, "is not a regular file"), (tmp_path / "none", "No such file")):
         with pytest.raises(StartError, match=sentence):
             open_vector_file(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), ",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (10" + "0" * 30 + ", 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }",
+        "{'descr': '<f4', 1: False, 'shape': (2, 4), }",
+    ],
+)
+def test_a_damaged_header_is_refused(tmp_path: Path, header: str) -> None:
+    start = b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little")
+    (tmp_path / "a.npy").write_bytes(start + header.encode() + b"\n" + bytes(32))
+    with pytest.raises(InvalidInput, match="is damaged, or not a"):
+        open_vector_file(tmp_path / "a.npy")
+
+
+def test_a_name_that_faiss_cannot_open_is_refused(tmp_path: Path) -> None:
+    path = write_faiss(tmp_path / "a", faiss.IndexFlatIP(DIM)).rename(tmp_path / os.fsdecode(b"\xff"))
+    with pytest.raises(InvalidInput, match="whose name is not UTF-8"):
+        open_vector_file(path)
 
 
 def test_vectors_are_scaled_and_unit_ones_stay_unchanged() -> None:
