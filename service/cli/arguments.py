@@ -13,7 +13,7 @@ import orjson
 from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME
-from service.documents.store.locking import service_url
+from service.documents.store.locking import holder_url
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads, not_unicode
 from service.settings import Settings
@@ -107,7 +107,7 @@ PATIENCE_S = 5.0  # with a service that is full or starts again
 
 def running_service(settings: Settings) -> str | None:
     """Return where the service that has the local store answers; None: none has it, or the documents are in Milvus."""
-    return service_url(settings.documents_path) if settings.index == EMBEDDED else None
+    return (holder_url(settings.documents_path) or None) if settings.index == EMBEDDED else None
 
 
 def local_store(settings: Settings) -> Path:

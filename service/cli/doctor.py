@@ -13,12 +13,12 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
 
-from service.api.startup import bound_socket
+from service.api.startup import METRICS_PORT, bound_socket, check_mcp
 from service.cli.arguments import Subcommand, json_option, running_service
 from service.cli.start_trial import Use, try_start
 from service.cli.table import one_line, print_json, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
-from service.documents.store.locking import service_url
+from service.documents.store.locking import holder_url
 from service.errors import CrossletError, NotFound, StartError
 from service.keys import FULL, READ_ONLY
 from service.process.address_space import address_space, check_start
@@ -84,11 +84,15 @@ def _findings(settings: Settings) -> Iterator[Finding]:
             needed_bytes, store = _store(settings, manifest)
         except CrossletError as exc:
             store = Finding("store", "fail", str(exc))
+        except OSError as exc:
+            store = Finding("store", "fail", f"{exc.filename} cannot be used ({exc.strerror}); set CROSSLET_DATA")
     yield _memory(settings, needed_bytes) if trouble is None else Finding("memory", "fail", trouble)
     yield store
     yield _keys(settings)
     yield _exposure(settings)
     yield _port(settings)
+    if settings.mcp:
+        yield _mcp()
     if unknown := unknown_settings():
         named = ", ".join(f"{name} (did you mean {meant}?)" if meant else name for name, meant in unknown.items())
         yield Finding("settings", "warn", f"without effect: {named}")
@@ -143,30 +147,38 @@ def _store(settings: Settings, manifest: "Manifest") -> tuple[int, Finding]:
 
     Raises: StartError, ServiceError: the documents cannot be opened.
     """
-    from service.model.spaces import stored_as
-
-    manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
         return 0, _milvus(settings, manifest)
+    from service.document_index import NEXT
+    from service.documents.store.connections import REVISION_SUFFIX, acknowledged_in
+    from service.documents.store.schema_check import check_facts
+    from service.model.spaces import stored_as
+    from service.offline.reembed import Reembedding
     from service.offline.store_file import open_store_file, size_on_disk
     from service.process.files import resolved
 
+    manifest = stored_as(manifest, settings.space)
     path = settings.documents_path
-    folder = next(one for one in (resolved(path).parent, *resolved(path).parents) if one.is_dir())
+    folder = next(one for one in (resolved(path).parent, *resolved(path).parents) if one.exists())
     free_bytes, disk = shutil.disk_usage(folder).free, f"{_megabytes(shutil.disk_usage(folder).free)} free"
-    if not os.access(folder, os.W_OK):
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         return 0, Finding("store", "fail", f"{folder} cannot be written; set CROSSLET_DATA")
     status: Status = "warn" if free_bytes < LEAST_FREE_BYTES else "ok"
     if not path.exists():
         return 0, Finding("store", status, f"no documents yet: a start makes {path}; {disk}")
+    url = holder_url(path)
+    if url == "":
+        return 0, Finding("store", "fail", f"another process has {path} open, which no service can share: end it")
+    is_ready = Reembedding(path, fingerprint=manifest.fingerprint, dim=manifest.dim).is_ready
     with open_store_file(path) as file:
-        if file.fingerprint != manifest.fingerprint and file.total():
-            reason = f"{path} has vectors of model {file.fingerprint[:12]}: `crosslet index re-embed` converts it"
-            return 0, Finding("store", "fail", reason)
         documents, names = file.total(), [row.name for row in file.collections()]
         passages = sum(file.view(row).passages() for row in file.collections())
-    url = service_url(path)
+        revisions = file.path.with_suffix(REVISION_SUFFIX)
+        acknowledged = acknowledged_in(revisions.read_bytes()) if revisions.exists() else 0
+        taken = file if is_ready or not documents else manifest  # a start takes over, or makes an empty store its own
+        check_facts(file.path, file.facts, fingerprint=taken.fingerprint, dim=taken.dim, acknowledged=acknowledged)
     used = f", in use by the service at {url}" if url else ""
+    used += f", which a start replaces by {NEXT}" if is_ready else ""
     said = (
         f"{documents} documents in {len(names)} collections, {_megabytes(size_on_disk(path))} in {path}{used}; {disk}"
     )
@@ -234,12 +246,22 @@ def _is_loopback(host: str) -> bool:
 def _port(settings: Settings) -> Finding:
     try:
         bound_socket(settings.host, settings.port).close()
+        if settings.metrics_port:
+            bound_socket(settings.host, settings.metrics_port, setting=METRICS_PORT).close()
     except StartError as exc:
         url = running_service(settings)
         if url is not None and url.endswith(f":{settings.port}"):
             return Finding("port", "ok", f"the service runs at {url}")
         return Finding("port", "fail", str(exc))
     return Finding("port", "ok", f"{settings.port} is free" if settings.port else "any free one")
+
+
+def _mcp() -> Finding:
+    try:
+        check_mcp("CROSSLET_MCP")
+    except StartError as exc:
+        return Finding("mcp", "fail", str(exc))
+    return Finding("mcp", "ok", "its package is installed")
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -28,13 +28,14 @@ def try_start(settings: Settings, use: Use) -> None:
     Raises: StartError: the model is refused.
     """
     if use is Use.SERVE:
-        from service.api.startup import import_server
+        from service.api.startup import check_mcp, import_server
         from service.cli.serve import MALLOC_ARENAS
         from service.process.memory import limit_arenas
 
         limit_arenas(MALLOC_ARENAS)
         import_server()
         if settings.mcp:
+            check_mcp("CROSSLET_MCP")
             import service.api.routes.mcp
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as

@@ -299,15 +299,19 @@ class RevisionFile(FileIO):
 
     def revision(self) -> int:
         """Return the last acknowledged revision; 0 if there is none or the file is damaged."""
-        content = os.pread(self.fileno(), REVISION_BYTES, 0).decode(errors="replace")
-        digits, _, expected = content.strip().partition(" ")
-        return int(digits) if digits.isdecimal() and expected == _crc(digits) else 0
+        return acknowledged_in(os.pread(self.fileno(), REVISION_BYTES, 0))
 
     def record(self, revision: int) -> None:
         """Record a revision that is on disk. If this fails, the change is still safe."""
         digits = f"{revision:020d}"
         with suppress(OSError):
             os.pwrite(self.fileno(), f"{digits} {_crc(digits)}".ljust(REVISION_BYTES - 1).encode() + b"\n", 0)
+
+
+def acknowledged_in(content: bytes) -> int:
+    """Return the revision that a `RevisionFile` has; 0 if it has none or is damaged."""
+    digits, _, expected = content.decode(errors="replace").strip().partition(" ")
+    return int(digits) if digits.isdecimal() and expected == _crc(digits) else 0
 
 
 def _crc(digits: str) -> str:

@@ -68,8 +68,8 @@ def lock_for_this_process(path: Path) -> FileIO:
     return lock
 
 
-def service_url(path: Path) -> str | None:
-    """Return where the service that has the store answers; None: there is none on this machine.
+def holder_url(path: Path) -> str | None:
+    """Return where the service that has the store answers; "": another process has it; None: none on this machine.
 
     It takes no lock, which could make a service fail to start.
     """
@@ -77,7 +77,7 @@ def service_url(path: Path) -> str | None:
         with FileIO(lock_path(path)) as lock:
             inode = f":{os.fstat(lock.fileno()).st_ino} "
             held = [line for line in LOCKS.read_text().splitlines() if " FLOCK " in line and inode in line]
-            return _read_url(lock) if held else None  # one that was killed has left its own
+            return (_read_url(lock) or "") if held else None  # one that was killed has left its own
     except OSError:
         return None
 

@@ -6,10 +6,14 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from service.document_index import load_collection
+from service.model.artifact import load_manifest
 from service.process.memory import memory_limit
-from tests.artifacts import build_artifact
+from service.settings import Settings
+from tests.artifacts import DIM, add_space, build_artifact
 from tests.contract.live import live_service
 from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
@@ -77,6 +81,51 @@ def test_a_file_that_is_no_store_fails(crosslet: Crosslet, tmp_path: Path) -> No
     assert examined(crosslet, status=1)["store"][0] == "fail"
 
 
+@pytest.mark.parametrize("folder", ["a" * 300, "file/data"])
+def test_a_folder_that_cannot_be_used_fails(crosslet: Crosslet, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").touch()
+    assert examined(crosslet, "--data", tmp_path / folder, status=1)["store"][0] == "fail"
+
+
+def test_a_store_that_no_start_takes_fails(crosslet: Crosslet, tmp_path: Path) -> None:
+    """One that another process has, and an older copy."""
+    (tmp_path / "lines.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    crosslet("index", "build", tmp_path / "lines.jsonl")
+    older = (tmp_path / "data" / "documents.sqlite3").read_bytes()
+    with closing(load_collection(Settings(), load_manifest(Settings().model))) as index:
+        status, said = examined(crosslet, status=1)["store"]
+        assert (status, said.startswith("another process has")) == ("fail", True)
+        index.delete(["a"])
+    (tmp_path / "data" / "documents.sqlite3").write_bytes(older)
+    status, said = examined(crosslet, status=1)["store"]
+    assert (status, "revision 1, but revision 2 was acknowledged" in said) == ("fail", True)
+
+
+def test_vectors_made_ready_for_the_model_are_well(crosslet: Crosslet, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    crosslet("index", "build", tmp_path / "lines.jsonl")
+    build_artifact(tmp_path / "other", seed=7)
+    with closing(load_collection(Settings(), load_manifest(Settings().model))):
+        crosslet("index", "re-embed", "--model", tmp_path / "other")
+    status, said = examined(crosslet, "--model", tmp_path / "other")["store"]
+    assert (status, "which a start replaces by documents.next.sqlite3" in said) == ("ok", True)
+
+
+def test_a_taken_port_for_metrics_and_a_missing_package_fail(
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("CROSSLET_METRICS_PORT", str(taken.getsockname()[1]))
+        status, said = examined(crosslet, status=1)["port"]
+        assert (status, "CROSSLET_METRICS_PORT" in said) == ("fail", True)
+    monkeypatch.delenv("CROSSLET_METRICS_PORT")
+    monkeypatch.setenv("CROSSLET_MCP", "true")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert examined(crosslet, status=1)["mcp"][0] == "fail"
+
+
 def test_the_port_is_free_taken_or_the_services(crosslet: Crosslet, tiny_model: Path, tmp_path: Path) -> None:
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
@@ -130,6 +179,13 @@ def test_milvus_is_asked_and_not_changed(crosslet: Crosslet, monkeypatch: pytest
     monkeypatch.setenv("CROSSLET_INDEX", f"milvus+lite://{tmp_path}/milvus.db")
     monkeypatch.setenv("CROSSLET_INDEX_TIMEOUT_S", "100")
     assert examined(crosslet)["store"] == ("ok", "Milvus answers; it has no documents of this model yet")
+    build_artifact(tmp_path / "model")
+    add_space(tmp_path / "model", "same", np.eye(DIM, DIM + 1))
+    (tmp_path / "lines.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    monkeypatch.setenv("CROSSLET_SPACE", "same")
+    crosslet("index", "build", tmp_path / "lines.jsonl", "--model", tmp_path / "model")
+    assert examined(crosslet, "--model", tmp_path / "model")["store"][1].startswith("1 documents")
+    monkeypatch.delenv("CROSSLET_SPACE")
     monkeypatch.setenv("CROSSLET_INDEX", "milvus://127.0.0.1:1")
     monkeypatch.setenv("CROSSLET_INDEX_TIMEOUT_S", "1")
     status, said = examined(crosslet, status=1)["store"]
