@@ -90,20 +90,12 @@ class QuestionReport:
 class Searches:
     """What questions found: the model's log odds, without a prior; of labelled ones also whether the first is right.
 
-    weights: of each labelled search.  hits: of each labelled question, whether its first result is right.
+    labelled: odds, whether right, and weight of each search.  hits: whether right, of each labelled question.
     """
 
-    odds: list[float] = field(default_factory=list)
-    is_right: list[bool] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
+    labelled: list[tuple[float, bool, float]] = field(default_factory=list)
     hits: list[bool] = field(default_factory=list)
     unlabelled: list[float] = field(default_factory=list)
-
-    def add(self, odds: float, *, is_right: bool, weight: float) -> None:
-        """Add a labelled search."""
-        self.odds.append(odds)
-        self.is_right.append(is_right)
-        self.weights.append(weight)
 
 
 @dataclass(frozen=True)
@@ -173,7 +165,7 @@ def measure_questions(
     learnt = share if is_counted or is_estimated else None
     prior = model.prior_shift(share)
     report = QuestionReport(len(questions), len(labels), share, is_estimated=is_estimated, is_learnt=learnt is not None)
-    if not searches.odds:
+    if not searches.labelled:
         said_Q = logistic_each(np.array(searches.unlabelled) + prior)
         return replace(
             report,
@@ -181,10 +173,8 @@ def measure_questions(
             recalibration=None if learnt is None else Recalibration(learnt),
             reason="no question has ids: nobody has said which documents answer",
         )
-    weight_Q = np.array(searches.weights)
-    labelled = Labelled(
-        np.array(searches.odds), np.array(searches.is_right), weight_Q / weight_Q.sum() * len(searches.hits)
-    )
+    odds_Q, is_right_Q, weight_Q = (np.array(column) for column in zip(*searches.labelled, strict=True))
+    labelled = Labelled(odds_Q, is_right_Q, weight_Q / weight_Q.sum() * len(searches.hits))
     said_Q = logistic_each(labelled.odds_Q + prior)
     report = replace(report, right=_rounded(np.mean(searches.hits)), error=labelled.error(said_Q))
     reason = _too_few(searches.hits)
@@ -255,12 +245,12 @@ def _ask(
             continue
         is_right = matches[0].document.id in question.ids
         searches.hits.append(is_right)
-        searches.add(odds, is_right=is_right, weight=1 if asked_twice is None else asked_twice)
+        searches.labelled.append((odds, is_right, 1 if asked_twice is None else asked_twice))
         if asked_twice is not None:
             odds = _log_odds(evidence_without(matches, question.ids), model)
             if odds is not None:
-                searches.add(odds, is_right=False, weight=1 - asked_twice)
-    if not searches.odds and not searches.unlabelled:
+                searches.labelled.append((odds, False, 1 - asked_twice))
+    if not searches.labelled and not searches.unlabelled:
         raise StartError("confidence needs documents that differ, and every question finds none or one")
     return searches
 
