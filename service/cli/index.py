@@ -29,7 +29,6 @@ from service.documents.milvus.address import EMBEDDED
 from service.documents.names import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreError, StoreInUse
 from service.keys import key_for
-from service.model.artifact import load_manifest
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -327,7 +326,7 @@ def _measured(options: argparse.Namespace, settings: Settings) -> "Report":
 
 
 def _asked(options: argparse.Namespace, settings: Settings) -> "QuestionReport":
-    """Ask the questions of a file. Raises: InvalidInput: the vectors are in another model's space."""
+    """Ask the questions of a file, in the service's mode. Raises: InvalidInput: its searches have no confidence."""
     from service.document_index import load_collection
     from service.offline.embedding import load_stored_model
     from service.offline.output import progress
@@ -337,6 +336,8 @@ def _asked(options: argparse.Namespace, settings: Settings) -> "QuestionReport":
         raise InvalidInput(
             f"confidence was measured in the model's own space, not in {settings.space} (CROSSLET_SPACE)"
         )
+    if settings.search_mode == "keywords":
+        raise InvalidInput("searches by words alone have no confidence: set CROSSLET_SEARCH_MODE to hybrid or dense")
     questions = read_questions(options.queries, lambda text, where: readable(text, where, settings))
     encoder, _, engine = load_stored_model(settings, for_queries=True)
     with (
@@ -346,12 +347,16 @@ def _asked(options: argparse.Namespace, settings: Settings) -> "QuestionReport":
         kept = index.recalibration
         share = kept.expected_answerable if kept else None
         share = settings.expected_answerable if share is None else share
-        return measure_questions(index, questions, encoder.manifest, engine, answerable=share, advance=bar.update)
+        with_words = index.has_keywords and settings.search_mode != "dense"
+        return measure_questions(
+            index, questions, encoder.manifest, engine, with_words=with_words, answerable=share, advance=bar.update
+        )
 
 
 def _keep(recalibration: "Recalibration | None", collection: str, settings: Settings) -> None:
     """Keep a recalibration with the collection: by the service that has the store open, or in the store."""
     from service.document_index import load_collection
+    from service.model.encoder import choose_encoder
     from service.offline.service_client import ServiceClient
 
     if recalibration is None:
@@ -362,7 +367,7 @@ def _keep(recalibration: "Recalibration | None", collection: str, settings: Sett
         with ServiceClient(url, collection=collection, key=key) as client:
             client.recalibrate(recalibration)
     else:
-        manifest = load_manifest(settings.model)
+        manifest = choose_encoder(settings.model, settings.fallback_model).encoder.manifest
         with closing(load_collection(settings, manifest, name=collection)) as index:
             index.recalibrate(recalibration)
     sys.stderr.write(f"crosslet: collection {collection} keeps the recalibration\n")

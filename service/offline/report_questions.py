@@ -3,7 +3,7 @@
 Q questions, N candidates
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -137,14 +137,16 @@ def measure_questions(
     manifest: Manifest,
     engine: Engine,
     *,
+    with_words: bool,
     answerable: float,
     advance: Advance,
 ) -> QuestionReport:
-    """Ask a collection questions as the service would, without a re-ranker.
+    """Ask a collection questions, without a re-ranker.
 
     Questions with an answer are asked again without it, unless some are labelled as having none.
 
-    Args:   engine: embeds queries.  answerable: share expected to have an answer.
+    Args:   engine: embeds queries.  with_words: whether words count, too, as in mode hybrid.
+            answerable: share expected to have an answer.
             advance: called with the number of further questions.
     Raises: StartError: the model has no confidence.  InvalidInput: an id is unknown.  InferenceFailed.
     """
@@ -154,7 +156,8 @@ def measure_questions(
     _check_ids(index, questions)
     labels = [question.ids for question in questions if question.ids is not None]
     has_unanswerable = not all(labels)
-    searches = _ask(index, questions, model, engine, advance, asked_twice=None if has_unanswerable else answerable)
+    results = _results(index, questions, engine, with_words=with_words)
+    searches = _ask(questions, results, model, advance, asked_twice=None if has_unanswerable else answerable)
     is_counted = has_unanswerable and len(labels) >= LEAST_QUESTIONS
     is_estimated = not is_counted and len(searches.unlabelled) >= LEAST_QUESTIONS
     share = answerable
@@ -225,17 +228,16 @@ def _check_ids(index: DocumentIndex, questions: Sequence[Question]) -> None:
 
 
 def _ask(
-    index: DocumentIndex,
     questions: Sequence[Question],
+    results: Iterable[Matches],
     model: ConfidenceModel,
-    engine: Engine,
     advance: Advance,
     *,
     asked_twice: float | None,
 ) -> Searches:
     """asked_twice: the share of questions with an answer, where each is also asked without it; None: asked once."""
     searches = Searches()
-    for question, matches in zip(questions, _results(index, questions, engine), strict=True):
+    for question, matches in zip(questions, results, strict=True):
         advance(1)
         odds = _log_odds(matches.evidence, model)
         if odds is None:
@@ -255,14 +257,16 @@ def _ask(
     return searches
 
 
-def _results(index: DocumentIndex, questions: Sequence[Question], engine: Engine) -> Iterator[Matches]:
+def _results(
+    index: DocumentIndex, questions: Sequence[Question], engine: Engine, *, with_words: bool
+) -> Iterator[Matches]:
     batches = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
     embedded = engine([question.text for question in batch] for batch in batches)
     for batch, vectors in zip(batches, embedded, strict=True):
         for error in vectors.failed.values():
             raise InferenceFailed(f"a question cannot be embedded: {error}")
         for question, vector_D in zip(batch, vectors.vectors_ND, strict=True):
-            words = question.text if index.has_keywords else None
+            words = question.text if with_words else None
             yield from index.search_all([Query(vector_D, words, text=question.text)], top_k=TOP_K, options=OPTIONS)
 
 

@@ -1,6 +1,7 @@
 import html.parser
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +287,40 @@ def test_questions_recalibrate_a_collection(
     crosslet("index", "report", "--queries", path, "--keep", "--collection", "shop")
     write_jsonl(path, [{"query": "nobody says", "ids": []}, {"query": "A man", "ids": ["en/0"]}])
     assert "nothing is kept" in crosslet("index", "report", "--queries", path, "--keep", status=2).err  # of two
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_questions_are_asked_as_the_service_does(
+    crosslet: Crosslet, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
+) -> None:
+    rows = documents()
+    model = calibrated(tmp_path / "model")
+    monkeypatch.setenv("CROSSLET_MODEL", str(model))
+    monkeypatch.setenv("CROSSLET_SEARCH_MODE", mode)
+    built(crosslet, rows, "--no-chunk")
+    asked = [f"who {row['text']}"[:40] for row in rows[:40]]
+    path = write_jsonl(Path("questions.jsonl"), [{"query": query} for query in asked])
+    coverage = json.loads(crosslet("index", "report", "--queries", path).out)["questions"]["coverage"]
+    client = serve(model=model, data=tmp_path / "data", search_mode=mode)
+    said = [client.post("/search", json={"query": query}).json()["confidence"] for query in asked]
+    shares = [sum(confidence >= row["min_confidence"] for confidence in said) / len(said) for row in coverage]
+    assert [row["answered"] for row in coverage] == pytest.approx(shares)
+    monkeypatch.setenv("CROSSLET_SEARCH_MODE", "keywords")
+    assert "have no confidence" in crosslet("index", "report", "--queries", path, status=2).err
+
+
+def test_the_fallback_model_keeps_what_its_questions_say(
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    build_artifact(tmp_path / "moved")
+    build_artifact(tmp_path / "other", seed=1)
+    shutil.copy(tmp_path / "other" / "model.onnx", tmp_path / "moved" / "model.onnx")
+    write_manifest(tmp_path / "moved")  # its hashes agree, its vectors do not
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "moved"))
+    monkeypatch.setenv("CROSSLET_FALLBACK_MODEL", str(calibrated(tmp_path / "model")))
+    built(crosslet, documents())
+    path = questions(documents(), unanswerable=36)
+    assert "keeps the recalibration" in crosslet("index", "report", "--queries", path, "--keep").err
 
 
 def test_what_questions_cannot_say_is_not_kept(
