@@ -35,7 +35,7 @@ class Batch:
     """Documents to put together, each id at most once.
 
     lines: the line of each in its file or body.  size: of all, in the unit of the driver's limit.
-    unchanged: documents read meanwhile that are stored as they are.  read: how far in the file the last one ends.
+    unchanged: documents left out, which are stored as they are.  read: how far in the file the last one ends.
     """
 
     documents: list[Document] = field(default_factory=list)
@@ -52,10 +52,13 @@ class Batch:
 
     def has_room_for(self, document: Document, *, size: int, most_documents: int, most_size: int) -> bool:
         """Return whether the document may be added; a single one always may. Of two with one id the later one stays."""
-        if not self.documents:
-            return self.unchanged < most_documents
-        is_full = len(self.documents) + self.unchanged >= most_documents or self.size + size > most_size
-        return not is_full and all(earlier.id != document.id for earlier in self.documents)
+        is_full = len(self.documents) >= most_documents or self.size + size > most_size
+        return not self.documents or not (is_full or any(earlier.id == document.id for earlier in self.documents))
+
+    def only(self, positions: Sequence[int]) -> "Batch":
+        """Return the documents at some positions; the others are unchanged."""
+        documents, lines = [self.documents[place] for place in positions], [self.lines[place] for place in positions]
+        return Batch(documents, lines, unchanged=len(self.documents) - len(documents), read=self.read)
 
 
 @dataclass

@@ -71,17 +71,15 @@ class Load:
         Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StorageFull.
                 InferenceFailed: the engine cannot continue; the message names the lines.
         """
-        in_flight: Counter[str] = Counter()  # ids that are being embedded
-
-        def is_stored(document: Document) -> bool:
-            if in_flight[document.id]:  # an earlier version is still to be put: `place` decides
-                return False
-            return not changes([document], sink.documents_of([document.id]))
+        in_flight: Counter[str] = Counter()  # ids that are being embedded: `place` decides about a later version
 
         def announced() -> Iterator[Batch]:
-            for batch in self._batches(records, is_stored):
-                in_flight.update(document.id for document in batch.documents)
-                yield batch
+            for batch in self._batches(records):
+                ids = [document.id for document in batch.documents]
+                changed = {*changes(batch.documents, sink.documents_of(ids))}
+                kept = [position for position, id_ in enumerate(ids) if position in changed or in_flight[id_]]
+                in_flight.update(ids[position] for position in kept)
+                yield batch.only(kept)
 
         for batch, documents, vectors_PD, failed in embedded_batches(announced(), engine):
             for position, error in failed.items():
@@ -121,9 +119,7 @@ class Load:
             self.advance(batch.read, report)
         return report
 
-    def _batches(
-        self, records: Iterable[Record], is_stored: Callable[[Document], bool] = lambda document: False
-    ) -> Iterator[Batch]:
+    def _batches(self, records: Iterable[Record]) -> Iterator[Batch]:
         batch = Batch()
         for record in records:
             try:
@@ -137,10 +133,7 @@ class Load:
                 yield batch
                 batch = Batch()
             batch.read = record.read
-            if is_stored(document):
-                batch.unchanged += 1
-            else:
-                batch.add(document, record.line, size=size)
+            batch.add(document, record.line, size=size)
         yield batch
 
 

@@ -24,8 +24,10 @@ class Shelf:
         self.documents: dict[str, StoredDocument] = {}
         self.vectors: dict[str, np.ndarray] = {}
         self.batches: list[list[str]] = []
+        self.asked: list[int] = []  # ids a call: each is a round trip to a database
 
     def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        self.asked += [len(ids)] if ids else []
         return {id_: self.documents[id_] for id_ in ids if id_ in self.documents}
 
     def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
@@ -97,6 +99,14 @@ def test_a_batch_is_bounded_in_documents_and_in_characters(monkeypatch: pytest.M
     shelf = Shelf()
     load(shelf, records(*((str(n), "x") for n in range(7)), ("a", "y" * 12), ("b", "z")))
     assert shelf.batches == [["0", "1", "2"], ["3", "4", "5"], ["6"], ["a"], ["b"]]
+
+
+def test_a_batch_is_compared_at_once() -> None:
+    shelf = Shelf()
+    given = records(*((str(n), "x") for n in range(600)))
+    assert (load(shelf, given).new, sum(shelf.asked), len(shelf.asked)) == (600, 1200, 6)
+    shelf.asked.clear()
+    assert (load(shelf, given).unchanged, shelf.asked) == (600, [256, 256, 88])
 
 
 def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
