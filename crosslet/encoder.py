@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
+from service.documents.document import Vectors, unit_rows
 from service.errors import InferenceFailed, InvalidInput
 from service.model.encoder import load_encoder
 from service.offline.embedding import threads_engine
 from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL
 
-Vectors = npt.NDArray[np.float32]
 Texts = list[str] | tuple[str, ...]  # not any sequence: a str is one of str, too
 
 
@@ -100,10 +99,7 @@ class Encoder:
             return vectors_ND
         if not 1 <= dimensions <= self.dim:
             raise InvalidInput(f"dimensions is {dimensions}; the model has {self.dim}: give 1 to {self.dim}, or None")
-        kept_ND = vectors_ND[:, :dimensions]
-        norm_N1 = np.linalg.norm(kept_ND, axis=1, keepdims=True)
-        shortened: Vectors = kept_ND / np.maximum(norm_N1, np.finfo(np.float32).tiny)
-        return shortened
+        return unit_rows(vectors_ND[:, :dimensions])
 
     @overload
     def similarity(self, left: str, right: str) -> float: ...

@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from service.api.startup import METRICS_PORT, bound_socket, check_mcp
 from service.cli.arguments import Subcommand, json_option, running_service
 from service.cli.start_trial import Use, try_start
-from service.cli.table import one_line, print_json, terminal_columns, wants_table
+from service.cli.table import labelled, print_json, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.store.locking import holder_url
 from service.errors import CrossletError, NotFound, StartError
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "warn", "fail"]
 FAILED = 1  # exit status
-LABEL = 17  # columns of status and name
 SHORT_KEY = 16  # characters; a shorter one may be guessed
 LEAST_FREE_BYTES = 500_000_000  # of the disk
 READABLE_BY_OTHERS = 0o077
@@ -56,11 +54,7 @@ def doctor(options: argparse.Namespace, settings: Settings) -> None:
     findings = list(_findings(settings))
     failed = any(finding.status == "fail" for finding in findings)
     if wants_table(options):
-        width = max(terminal_columns() - LABEL, 30)
-        for finding in findings:
-            lines = textwrap.wrap(one_line(finding.finding), width) or [""]
-            label = f"{finding.status:<6}{finding.check:<{LABEL - 6}}"
-            sys.stdout.write(f"\n{' ' * LABEL}".join([label + lines[0], *lines[1:]]) + "\n")
+        sys.stdout.writelines(labelled(f"{one.status:<6}{one.check:<11}", one.finding) for one in findings)
     else:
         print_json({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
     if failed:

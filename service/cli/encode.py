@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import orjson
 
 from service.cli.arguments import Subcommand, argument, json_option, prompt_option, readable, texts_of
 from service.cli.start_trial import Use
-from service.cli.table import one_line, print_json, table, terminal_columns, wants_table
+from service.cli.table import labelled, print_json, table, terminal_columns, wants_table
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings
 
@@ -76,10 +75,7 @@ def info(options: argparse.Namespace, settings: Settings) -> None:
     folder = options.folder or settings.model
     manifest = load_manifest(folder, setting="FOLDER" if options.folder else "--model or CROSSLET_MODEL")
     if wants_table(options):
-        columns = terminal_columns()
-        for label, value in _short(manifest, folder):
-            lines = textwrap.wrap(one_line(value), max(columns - LABEL, 20)) or [""]
-            sys.stdout.write(f"\n{' ' * LABEL}".join([label.ljust(LABEL) + lines[0], *lines[1:]]) + "\n")
+        sys.stdout.writelines(labelled(label.ljust(LABEL), value) for label, value in _short(manifest, folder))
         return
     left_out = {"files", *(OF_ENCODERS if manifest.kind == "cross-encoder" else ())}
     facts = {name: value for name, value in dataclasses.asdict(manifest).items() if name not in left_out}

@@ -92,7 +92,7 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
             client.configure(wanted)
         own_fields = wanted or client.own_fields()
         with _loading(source, options, settings, own_fields=own_fields) as load:
-            load.run_through(client, source.records(own_fields), has_own_fields=own_fields is not None)
+            load.run_through(client, source.records(own_fields))
     _finish(load.report, source.name)
 
 

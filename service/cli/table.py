@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ GAP = "  "
 ELLIPSIS = "…"
 CELL_CHARS = 4000  # of a cell; no terminal shows more in a line
 LEAST_CELL = 8  # columns that a cut cell keeps, however narrow the terminal
+LEAST_TEXT = 20  # columns beside a label
 LEFT_TO_RIGHT = "\u200e"  # the mark that ends right-to-left text, so that the next cell stays in its column
 UNSEEN = "\u00ad"  # a soft hyphen: terminals disagree about its width
 WITHOUT_WIDTH = {"Mn", "Me", "Cf"}  # combining marks and joiners
@@ -68,6 +70,12 @@ def described(metadata: Mapping[str, object]) -> str:
     return " ".join(
         f"{key}={value if isinstance(value, str) else orjson.dumps(value).decode()}" for key, value in metadata.items()
     )
+
+
+def labelled(label: str, text: str) -> str:
+    """Return a text as the terminal's lines, wrapped beside its label."""
+    lines = textwrap.wrap(one_line(text), max(terminal_columns() - len(label), LEAST_TEXT)) or [""]
+    return f"\n{' ' * len(label)}".join([label + lines[0], *lines[1:]]) + "\n"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, columns: int) -> str:

@@ -16,7 +16,7 @@ from service.documents.names import DEFAULT_NAME, where
 from service.documents.readers.records import Record
 from service.errors import Conflict, StoreError
 from service.offline.embedding import Engine
-from service.offline.loading import Load
+from service.offline.loading import Load, refuse
 
 DOCUMENTS_AT_ONCE = 200
 CHARS_AT_ONCE = 4_000_000
@@ -88,16 +88,12 @@ def reembed(
 
         documents = (document for page in _pages(index) for document in page)
         records = (Record(place, place, {"document": one}) for place, one in enumerate(documents, before + 1))
-        Load(read, _refuse, on_failed, advance, report).run(records, copied, engine)
+        Load(read, refuse, on_failed, advance, report).run(records, copied, engine)
         for page in _pages(copied):
             there = index.documents_of([document.id for document in page])
             copied.delete([document.id for document in page if document.id not in there])
         before += len(index)
     return report
-
-
-def _refuse(sentence: str) -> None:
-    raise StoreError(f"the documents hold one that is invalid: {sentence}")
 
 
 def _pages(index: DocumentIndex, *, truncated: bool = False) -> Iterator[list[StoredDocument]]:

@@ -18,7 +18,7 @@ from service.documents.document import Document, Span, Vectors, named
 from service.documents.ingest import Batch, DocumentSink, Report, changes, join_passages, parts_of, place
 from service.documents.own_fields import EXPORTED, OwnFields
 from service.documents.readers.records import Record
-from service.errors import InferenceFailed, InvalidInput
+from service.errors import InferenceFailed, InvalidInput, StoreError
 from service.offline.embedding import Engine
 from service.offline.service_client import NothingStoredError, ServiceClient
 
@@ -93,10 +93,8 @@ class Load:
                 self.advance(batch.read, self.report)
         return self.report
 
-    def run_through(self, client: ServiceClient, records: Iterable[Record], *, has_own_fields: bool) -> Report:
+    def run_through(self, client: ServiceClient, records: Iterable[Record]) -> Report:
         """Send every document to a service, which compares and embeds; each batch is on its disk before the next.
-
-        has_own_fields: as `ServiceClient.put` has it.
 
         Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StartError: as `ServiceClient.put`.
         """
@@ -106,7 +104,7 @@ class Load:
             if not batch.documents:
                 continue
             try:
-                answer = client.put(batch.documents, has_own_fields=has_own_fields)
+                answer = client.put(batch.documents)
             except NothingStoredError as exc:
                 self.on_failed(f"lines {batch.lines[0]} to {batch.lines[-1]}: {exc}")
                 answer = {"upserted": 0, "unchanged": 0, "failed_lines": len(batch.lines)}
@@ -135,6 +133,11 @@ class Load:
             batch.read = record.read
             batch.add(document, record.line, size=size)
         yield batch
+
+
+def refuse(sentence: str) -> None:
+    """Of stored documents, which were good when they were put. Raises: StoreError."""
+    raise StoreError(f"the documents hold one that is invalid: {sentence}")
 
 
 @contextmanager

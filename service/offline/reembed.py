@@ -26,7 +26,7 @@ from service.errors import InferenceFailed, StartError, StoreError
 from service.model.encoder import Encoder
 from service.model.spaces import stored_as
 from service.offline.embedding import Engine, stored_engine
-from service.offline.loading import Load
+from service.offline.loading import Load, refuse
 from service.offline.store_file import StoreFile, open_alone, open_store_file
 from service.process.files import flush, resolved
 from service.settings import Settings
@@ -143,7 +143,7 @@ class Reembedding:
             store.catalog.recalibrate(number, file.recalibration)  # of it the share of questions stays valid
             copied = store.of(number)
             _delete_moved(copied, file)
-            work = Load(self._as_it_is, _refuse, partial(self._fail, where(row.name)), advance, report)
+            work = Load(self._as_it_is, refuse, partial(self._fail, where(row.name)), advance, report)
             work.run(_records(file, before), _StoreSink(copied), engine)
             _delete_gone(copied, file)
             before += row.documents
@@ -238,7 +238,3 @@ def _delete(store: DocumentStore, rows: Sequence[int]) -> None:
         with store.transaction() as transaction:
             transaction.delete(rows)
             transaction.commit()
-
-
-def _refuse(sentence: str) -> None:
-    raise StoreError(f"the document store holds an invalid document: {sentence}")

@@ -57,6 +57,7 @@ class ServiceClient:
         # Bytes: http.client writes text in Latin 1, and a key may hold any letters.
         self._key = {} if key is None else {"authorization": f"Bearer {key}".encode("utf-8", "surrogateescape")}
         self._own_fields: OwnFields | None = None  # to set
+        self._has_own_fields = False
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +74,7 @@ class ServiceClient:
         if status not in {200, 404}:
             raise self._refusal(status, str(answer.get("error", "it has no collections")))
         text = answer.get("text")
+        self._has_own_fields = text is not None
         return None if text is None else OwnFields.parsed(text, answer["fields"])
 
     def configure(self, own_fields: OwnFields) -> None:
@@ -81,6 +83,7 @@ class ServiceClient:
 
         Raises: InvalidInput: the service refuses it.  StartError: it cannot be reached or asked.
         """
+        self._has_own_fields = True
         _, answer = self.ask("GET", self._collection_path)
         if answer.get("documents"):
             self._put_settings(own_fields)
@@ -101,10 +104,9 @@ class ServiceClient:
         """
         self._put_settings(self.own_fields(), confidence=asdict(recalibration))
 
-    def put(self, documents: Sequence[Document], *, has_own_fields: bool = False) -> dict[str, Any]:
-        """Store documents. Return the service's answer; what it refuses is in it, by line.
-
-        has_own_fields: whether the collection takes them, not id, text and metadata.
+    def put(self, documents: Sequence[Document]) -> dict[str, Any]:
+        """Store documents, with own fields if `configure` or `own_fields` said so. Return the service's answer; what
+        it refuses is in it, by line.
 
         Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
                 InvalidInput: it refuses what `configure` was given.
@@ -114,7 +116,7 @@ class ServiceClient:
             self._own_fields = None
         lines = (
             {"id": document.id, **document.metadata}
-            if has_own_fields
+            if self._has_own_fields
             else {"id": document.id, "text": document.text, "metadata": document.metadata}
             for document in documents
         )
