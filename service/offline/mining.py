@@ -58,6 +58,13 @@ class Neighbours:
     cosines_NK: Floats
     rows_NK: Rows
 
+    def without(self, own_N: Rows) -> "Neighbours":
+        """Return them without one candidate of each row, or without the last where that is not among them."""
+        is_other_NK = self.rows_NK != own_N[:, None]
+        is_other_NK[is_other_NK.all(axis=1), -1] = False
+        shape = (len(own_N), self.rows_NK.shape[1] - 1)
+        return Neighbours(self.cosines_NK[is_other_NK].reshape(shape), self.rows_NK[is_other_NK].reshape(shape))
+
 
 @dataclass(frozen=True)
 class Margins:
@@ -292,10 +299,7 @@ def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, adv
 def nearest_others(vectors_ND: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
     """Return the k nearest other rows of each row, as `nearest` does."""
     near = nearest(vectors_ND, vectors_ND, k + 1, threads=threads, advance=advance)
-    is_other = near.rows_NK != np.arange(len(vectors_ND))[:, None]
-    is_other[is_other.all(axis=1), -1] = False  # as many equal ones came before it
-    shape = (len(vectors_ND), near.rows_NK.shape[1] - 1)
-    return Neighbours(near.cosines_NK[is_other].reshape(shape), near.rows_NK[is_other].reshape(shape))
+    return near.without(np.arange(len(vectors_ND)))  # a row is not among them if as many equal ones came before it
 
 
 def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> Rows:

@@ -20,9 +20,9 @@ from service.documents.vectors.index import VectorIndex
 from service.errors import InferenceFailed, StartError
 from service.model.encoder import Encoder
 from service.offline.embedding import Engine
+from service.offline.mining import Neighbours
 from service.offline.report_sample import (
     OTHER,
-    Nearest,
     Sample,
     draw,
     exact_nearest,
@@ -160,11 +160,11 @@ def measure(
     scores_QS = np.hstack([scores for _, scores in scores_of(snapshot, sample.rows_S.tolist(), query_QD)])
     own_Q = scores_QS[np.arange(len(query_places)), query_places]
     scores_QS[np.arange(len(query_places)), query_places] = np.nan
-    rows = np.unique(others.rows_QK[others.rows_QK >= 0]).tolist()
+    rows = np.unique(others.rows_NK[others.rows_NK >= 0]).tolist()
     of_query = [sample.languages[place] for place in query_places.tolist()]
     by_language = thresholds(own_Q, scores_QS, of_query)
-    compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(snapshot, rows, field=field))
-    nearest_often = hubs(others, snapshot.count(), snapshot.ids_of(rows))
+    compared = pairs(scores_QS, of_query, sample.languages, others.rows_NK, languages_of(snapshot, rows, field=field))
+    nearest_often = hubs(others.rows_NK, snapshot.count(), snapshot.ids_of(rows))
     lengths_S, max_length = _lengths(sample, encoder), encoder.manifest.max_length
     summary = Summary(
         fingerprint=fingerprint,
@@ -173,7 +173,7 @@ def measure(
         documents=snapshot.count(),
         sampled=len(sample.ids),
         recall=round(_recall(snapshot, index, query_QD, near), 4),
-        found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
+        found=round(float((near.rows_NK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
         min_scores={name: round(threshold.score, 3) for name, threshold in by_language.items()},
         model_min_score=encoder.manifest.min_scores.get(ALL),
         language_bias=round(compared.bias, 3),
@@ -186,7 +186,7 @@ def measure(
         backend=index.backend,
         languages={name: sample.languages.count(name) for name in compared.languages},
         own_Q=own_Q,
-        other_Q=others.scores_QK[:, 0],
+        other_Q=others.cosines_NK[:, 0],
         random=scores_QS[np.isfinite(scores_QS)],
         thresholds=by_language,
         pairs=compared,
@@ -213,12 +213,12 @@ def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.
     return np.array(list(texts), np.int64), np.concatenate([batch.vectors_ND for batch in embedded])
 
 
-def _recall(snapshot: Snapshot, index: VectorIndex, query_QD: Vectors, near: Nearest) -> float:
+def _recall(snapshot: Snapshot, index: VectorIndex, query_QD: Vectors, near: Neighbours) -> float:
     """Return the share of the exact ten nearest that the index finds; a tie with the tenth counts."""
     if index.is_exact:
         return 1.0
     shares = []
-    for query_D, scores_K in zip(query_QD, near.scores_QK[:, :NEAREST], strict=True):
+    for query_D, scores_K in zip(query_QD, near.cosines_NK[:, :NEAREST], strict=True):
         wanted = int(np.isfinite(scores_K).sum())
         hits = nearest(snapshot, index, query_D, top_k=wanted, among=None)
         shares.append(sum(score >= scores_K[wanted - 1] - ROUNDING for score, _ in hits) / wanted)
@@ -261,9 +261,9 @@ def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) ->
 
 
 def pairs(
-    unrelated_QS: Floats, of_query: Sequence[str], of_document: Sequence[str], near: Nearest, of_row: Mapping[int, str]
+    unrelated_QS: Floats, of_query: Sequence[str], of_document: Sequence[str], near_QK: Rows, of_row: Mapping[int, str]
 ) -> Pairs:
-    """Compare languages. near: the ten nearest of each query besides its own document.  of_row: their languages."""
+    """Compare languages. near_QK: the ten nearest of each query besides its own document.  of_row: their languages."""
     names = grouped(of_document)
     place = {name: number for number, name in enumerate(names)}
 
@@ -275,7 +275,7 @@ def pairs(
     share_L = np.bincount(document_S, minlength=count) / len(document_S)
     for query in range(count):
         is_query_Q = query_Q == query
-        rows = near.rows_QK[is_query_Q]
+        rows = near_QK[is_query_Q]
         near_languages = numbered([of_row[row] for row in rows[rows >= 0].tolist()])
         if len(near_languages) >= LEAST_SCORES:
             lift_LL[query] = (
@@ -290,10 +290,10 @@ def pairs(
     return Pairs(names, level_LL, threshold_LL, lift_LL)
 
 
-def hubs(near: Nearest, documents: int, ids: Mapping[int, str]) -> list[Hub]:
+def hubs(near_QK: Rows, documents: int, ids: Mapping[int, str]) -> list[Hub]:
     """Return the documents that are near most often, and all hubs. ids: by row."""
-    queries, k = near.rows_QK.shape
-    times = Counter(near.rows_QK[near.rows_QK >= 0].tolist())
+    queries, k = near_QK.shape
+    times = Counter(near_QK[near_QK >= 0].tolist())
     by_chance = min(k, documents) / documents
     listed: list[Hub] = []
     for row, count in sorted(times.items(), key=lambda item: (-item[1], item[0])):

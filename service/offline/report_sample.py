@@ -14,6 +14,7 @@ import numpy as np
 from service.documents.document import Rows, Span, Vectors
 from service.documents.store.store import Snapshot
 from service.model.passages import sentences
+from service.offline.mining import Neighbours
 
 COMPARED = 64  # documents at once, which may have hundreds of passages each
 LEAST_CHARS = 8  # a shorter sentence makes no query
@@ -117,23 +118,6 @@ def grouped(languages: Iterable[str]) -> list[str]:
     return named if len(named) == len(counts) else [*named, OTHER]
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """The nearest documents of each query, best first. Where there are fewer: row -1, score -inf."""
-
-    scores_QK: Vectors
-    rows_QK: Rows
-
-    def without(self, own_Q: Rows) -> "Nearest":
-        """Return the hits without one row of each query, or without the last hit if that row is not among them."""
-        is_own_QK = self.rows_QK == own_Q[:, None]
-        is_own_QK[~is_own_QK.any(axis=1), -1] = True
-        queries, kept = len(own_Q), self.rows_QK.shape[1] - 1
-        return Nearest(
-            self.scores_QK[~is_own_QK].reshape(queries, kept), self.rows_QK[~is_own_QK].reshape(queries, kept)
-        )
-
-
 def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> Iterator[tuple[Rows, Vectors]]:
     """Yield some rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
     for start in range(0, len(rows), COMPARED):
@@ -142,10 +126,10 @@ def scores_of(snapshot: Snapshot, rows: Sequence[int], query_QD: Vectors) -> Ite
         yield rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
 
 
-def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
-    """Compare every query with every passage. Memory: Q scores for each passage of 64 documents.
+def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Neighbours:
+    """Compare every query with every passage. Where there are fewer than k: row -1, cosine -inf.
 
-    advance: called with the number of further documents compared.
+    Memory: Q scores for each passage of 64 documents.  advance: called with the number of further documents compared.
     """
     scores_QK = np.full((len(query_QD), k), -np.inf, np.float32)
     rows_QK = np.full((len(query_QD), k), -1, np.int64)
@@ -156,4 +140,4 @@ def exact_nearest(snapshot: Snapshot, query_QD: Vectors, k: int, *, advance: Cal
         scores_QK, rows_QK = np.take_along_axis(scores_QN, best_QK, 1), np.take_along_axis(rows_QN, best_QK, 1)
         advance(len(rows_N))
     order_QK = np.argsort(-scores_QK, axis=1, kind="stable")
-    return Nearest(np.take_along_axis(scores_QK, order_QK, 1), np.take_along_axis(rows_QK, order_QK, 1))
+    return Neighbours(np.take_along_axis(scores_QK, order_QK, 1), np.take_along_axis(rows_QK, order_QK, 1))

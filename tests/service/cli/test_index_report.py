@@ -11,7 +11,7 @@ from service.document_index import load_collections
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
 from service.offline.report import hubs, pairs, tail
-from service.offline.report_sample import Nearest, made_query, rarity_of, script_of
+from service.offline.report_sample import made_query, rarity_of, script_of
 from service.settings import Settings
 from tests.artifacts import build_artifact, write_manifest
 from tests.contract.live import live_service
@@ -143,7 +143,7 @@ def test_a_document_that_is_near_to_everything_is_a_hub() -> None:
     generator = np.random.default_rng(0)
     rows_QK = np.stack([generator.permutation(np.arange(1, 1000))[:10] for _ in range(200)])
     rows_QK[:20, 3] = 0  # a tenth of the queries
-    found = hubs(Nearest(np.zeros(rows_QK.shape, np.float32), rows_QK), 1000, {row: f"d{row}" for row in range(1000)})
+    found = hubs(rows_QK, 1000, {row: f"d{row}" for row in range(1000)})
     assert [(one.id, one.share) for one in found if one.is_hub] == [("d0", 0.1)]
     assert len(found) == 10
 
@@ -153,8 +153,8 @@ def test_report_finds_language_bias_despite_translations() -> None:
     languages = ["de"] * 100 + ["en"] * 100
     scores = generator.normal(0.1, 0.1, (200, 200))
     scores[:, 100:] += 0.05  # English documents score higher, whatever is asked
-    near = Nearest(np.zeros((200, 10), np.float32), generator.integers(100, 200, (200, 10)))
-    found = pairs(scores, languages, languages, near, {row: languages[row] for row in range(200)})
+    near_QK = generator.integers(100, 200, (200, 10))
+    found = pairs(scores, languages, languages, near_QK, {row: languages[row] for row in range(200)})
     assert found.bias == pytest.approx(0.05, abs=0.01)
     assert found.lift_LL.tolist() == [[0.0, 2.0], [0.0, 2.0]]
     plain = generator.normal(0.1, 0.1, 20_000)
