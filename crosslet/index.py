@@ -5,21 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self, get_args
 
 from crosslet.encoder import Encoder
 from service.api.schemas.embed import visible
 from service.document_index import load_collection
 from service.documents.ingest import Report
 from service.documents.interface import Query, ResultOptions
-from service.documents.names import DEFAULT_NAME
+from service.documents.names import DEFAULT_NAME, Mode
 from service.documents.readers.records import Record
 from service.errors import InferenceFailed, InvalidInput
 from service.offline.embedding import engine_of
 from service.offline.loading import Load, to_document
 from service.settings import Settings
-
-Mode = Literal["dense", "keywords", "hybrid"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Index:
                 min_score: documents with a lower score are left out.
         Raises: CrossletError: the query is blank, or the filter malformed.
         """
-        if mode not in {"dense", "keywords", "hybrid"}:
+        if mode not in get_args(Mode):
             raise InvalidInput(f"mode is {mode}; it is dense, keywords or hybrid")
         if top_k < 1:
             raise InvalidInput(f"top_k is {top_k}; give at least 1")

@@ -82,6 +82,11 @@ def prompt_option(default: str = "the model's default prompt, if any") -> Argume
     return argument("--prompt-name", type=utf8, metavar="NAME", help=help_)
 
 
+def url_option(what: str) -> Argument:
+    """Declare --url. what: the service is for."""
+    return argument("--url", type=utf8, metavar="URL", help=f"{what}; with a key of CROSSLET_API_KEYS")
+
+
 def json_option(otherwise: str = "a table") -> Argument:
     """Declare --json. otherwise: what is printed on a terminal without it."""
     return argument("--json", action="store_true", help=f"print JSON (default: {otherwise} on a terminal, else JSON)")
@@ -94,14 +99,7 @@ COLLECTION = argument(
 ENGINE_HELP = f"embed here or on a Ray cluster {DEFAULT}"
 ENGINE = argument("--engine", choices=["threads", "ray"], default="threads", help=ENGINE_HELP)
 OUT = argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
-
-
-URL = argument(
-    "--url",
-    type=utf8,
-    metavar="URL",
-    help="service to ask, with a key of CROSSLET_API_KEYS (default: the one that has the documents, if any)",
-)
+URL = url_option("service to ask (default: the one that has the documents, if any)")
 PATIENCE_S = 5.0  # with a service that is full or starts again
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument, utf8
+from service.cli.arguments import COLLECTION, ENGINE, Subcommand, argument, url_option
 from service.cli.start_trial import Use
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
 from service.keys import key_for
@@ -84,10 +84,7 @@ def _build_through_service(options: argparse.Namespace, settings: Settings) -> N
         raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
     key = key_for(options.collection, settings.keys(), write=True)
     wanted = _wanted_fields(options)
-    with (
-        ServiceClient(options.url, collection=options.collection, key=key) as client,
-        _open(options) as source,
-    ):
+    with ServiceClient(options.url, collection=options.collection, key=key) as client, _open(options) as source:
         if wanted is not None:
             client.configure(wanted)
         own_fields = wanted or client.own_fields()
@@ -206,12 +203,7 @@ BUILD = Subcommand(
             action=argparse.BooleanOptionalAction,
             help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
         ),
-        argument(
-            "--url",
-            type=utf8,
-            metavar="URL",
-            help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
-        ),
+        url_option("load through the running service there, like http://localhost:8080"),
         argument(
             "--types",
             metavar="TYPES",

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, get_args
@@ -192,12 +192,8 @@ def _sort_fields(text: str) -> list[dict[str, str]]:
     ]
 
 
-def _preferred(text: str) -> str | dict[str, object]:
-    return text if text == "auto" else json_object(text)
-
-
-def _score(text: str) -> str | float:
-    return text if text == "auto" else finite(text)
+def _auto_or(parse: Callable[[str], object]) -> Callable[[str], object]:
+    return lambda text: text if text == "auto" else parse(text)
 
 
 def _names(text: str) -> list[str]:
@@ -218,13 +214,13 @@ SEARCH = Subcommand(
             choices=get_args(Mode),
             help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
         ),
-        argument("--min-score", type=_score, metavar="SCORE", help="least score; auto: as the model recommends"),
+        argument("--min-score", type=_auto_or(finite), metavar="SCORE", help="least score; auto: as the model advises"),
         argument("--min-confidence", type=finite, metavar="P", help="no results if less likely answers, such as 0.8"),
         argument("--language", type=utf8, metavar="CODE", help="of the query, for auto of --min-score and --prefer"),
         argument("--group-by", type=utf8, metavar="FIELD", help="only the best document with each value of a field"),
         argument(
             "--prefer",
-            type=_preferred,
+            type=_auto_or(json_object),
             metavar="JSON",
             help="""raise some documents: auto, or as '{"field": "lang", "value": "de", "weight": 0.1}'""",
         ),
@@ -233,10 +229,7 @@ SEARCH = Subcommand(
         argument("--facets", type=_names, metavar="FIELD,..", help="count the documents by these fields' values"),
         argument("--rerank", action="store_true", help="order the best by the re-ranker, too (CROSSLET_RERANKER)"),
         argument(
-            "--rerank-k",
-            type=positive,
-            metavar="N",
-            help="how many documents it reads (default: 20, or the page)",
+            "--rerank-k", type=positive, metavar="N", help="how many documents it reads (default: 20, or the page)"
         ),
         argument(
             "--include",

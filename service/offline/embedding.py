@@ -79,11 +79,7 @@ def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -
 
 
 def stored_engine(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
-    """Return the engine as `engine_of` does, with its vectors in the space of the stored documents.
-
-    Raises: ArtifactError: the model has no such space.
-    """
-    stored_as(encoder.manifest, settings.space)
+    """Return the engine as `engine_of` does, with its vectors in the documents' space, which the model must have."""
     engine = engine_of(name, encoder, settings, prompt=prompt)
     if not settings.space:
         return engine

@@ -152,13 +152,18 @@ class ServiceClient:
         until = time.monotonic() + self._patience_s
         while True:
             try:
-                status, retry_after_s, answer = self._asked(method, path, body, content_type)
+                self._connection.request(method, self._prefix + path, body, {"content-type": content_type, **self._key})
+                response = self._connection.getresponse()
+                answer = response.read()
             except (OSError, http.client.HTTPException) as exc:
                 self._connection.close()
                 if not self._was_reached or time.monotonic() > until:
                     raise StartError(f"{self._url} cannot be reached ({exc})") from exc
                 time.sleep(1)
                 continue
+            self._was_reached, status = True, response.status
+            given = response.getheader("retry-after", "1")
+            retry_after_s = float(given) if given.isdecimal() else 1.0
             if status not in AGAIN or time.monotonic() + retry_after_s > until:
                 break
             time.sleep(retry_after_s)
@@ -169,11 +174,3 @@ class ServiceClient:
         if not isinstance(fields, dict):
             raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
         return status, fields
-
-    def _asked(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, float, bytes]:
-        self._connection.request(method, self._prefix + path, body, {"content-type": content_type, **self._key})
-        response = self._connection.getresponse()
-        answer = response.read()
-        self._was_reached = True
-        given = response.getheader("retry-after", "1")
-        return response.status, float(given) if given.isdigit() else 1.0, answer
