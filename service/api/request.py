@@ -409,7 +409,7 @@ def means_of(
 
 def _shortened(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
     """Keep each vector's first `dimensions` dimensions, rescaled to norm 1 unless `normalize` is false."""
-    kept_BD = embedding_BD[:, : wanted.dimensions]
+    kept_BD = np.ascontiguousarray(embedding_BD[:, : wanted.dimensions])  # else orjson refuses it
     return kept_BD if wanted.normalize is False else unit_rows(kept_BD)
 
 
