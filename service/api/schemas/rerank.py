@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, model_valid
 
 from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, optional, whole_example
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
+from service.api.schemas.info import TeiInfo
 
 QUERY = "Wer spielt Gitarre?"
 OWN_SCORE = "The re-ranker's own score in [0, 1], with `reranker_scores`."
@@ -120,14 +121,12 @@ class RankedText(BaseModel):
     reranker_score: float | None = optional(OWN_SCORE, 0.97)
 
 
-class RankingInfo(BaseModel):
+class RankingInfo(TeiInfo):
     """What text-embeddings-inference says of a re-ranker."""
 
-    model_id: str = described("What scores: the re-ranker, or the bi-encoder, which then says so.", "crosslet-reranker")
-    model_type: dict[str, dict[str, str]] = described("Always reranker.", {"reranker": {}})
-    max_input_length: int = described("Tokens that it reads.", 256)
-    max_client_batch_size: int = described("How many texts a request may have (CROSSLET_MAX_TEXTS).", 512)
-    version: str = described("Version of crosslet.", "0.1.0")
+    model_type: dict[str, dict[str, dict[str, int]]] = described(
+        "Always reranker, without labels.", {"reranker": {"id2label": {}, "label2id": {}}}
+    )
 
 
 class RankedDocument(BaseModel):
