@@ -189,15 +189,12 @@ class Embedder:
                 f"{options.dimensions_name} is {dimensions}; the {source} has {dim}: send at most that, or leave it out"
             )
         setting = self.runtime.settings.long_texts
-        if not options.may_cut or setting == "refuse":
-            batch = await self.compute(texts, place=place, prompt=prompt, truncate=False, space=space)
-        elif (options.keeps_end or setting == "mean") and not all(
-            self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts
-        ):
-            keeps_end = options.keeps_end
+        truncate, keeps_end = options.may_cut and setting != "refuse", options.keeps_end
+        fits = self.runtime.encoder.surely_fits
+        if truncate and (keeps_end or setting == "mean") and not all(fits(text, prompt=prompt) for text in texts):
             batch = await self._embed_parts(texts, place=place, prompt=prompt, space=space, keeps_end=keeps_end)
         else:
-            batch = await self.compute(texts, place=place, prompt=prompt, space=space)
+            batch = await self.compute(texts, place=place, prompt=prompt, truncate=truncate, space=space)
         self.runtime.cut_warning.note(len(batch.truncated))
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))

@@ -111,8 +111,7 @@ def _entries(start: int, vectors: Iterable[object]) -> list[dict[str, object]]:
 
 
 def _base64_entries(start: int, vectors_BD: npt.NDArray[np.float32]) -> list[dict[str, object]]:
-    little_endian_BD = vectors_BD.astype("<f4")
-    return _entries(start, [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD])
+    return _entries(start, [base64.b64encode(vector_D.data).decode() for vector_D in vectors_BD.astype("<f4")])
 
 
 @router.get(

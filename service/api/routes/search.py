@@ -132,10 +132,11 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
 
 async def _check_conditions(body: SearchRequest, runtime: Runtime) -> None:
     """Refuse a malformed filter."""
-    conditions = [body.filter or {}, {} if body.prefer is None else {body.prefer.field: body.prefer.value}]
+    liked = None if body.prefer is None else {body.prefer.field: body.prefer.value}
+    conditions = [condition for condition in (body.filter, liked) if condition]
 
     def check() -> None:
-        for condition in filter(None, conditions):
+        for condition in conditions:
             to_condition(condition)
 
     if sum(map(filter_chars, conditions)) > LONG_BYTES:  # the time it takes grows with its strings

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, model_valid
 from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, optional, whole_example
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
 from service.api.schemas.info import TeiInfo
+from service.api.schemas.openai import OpenAIUsage
 
 QUERY = "Wer spielt Gitarre?"
 OWN_SCORE = "The re-ranker's own score in [0, 1], with `reranker_scores`."
@@ -138,13 +139,6 @@ class RankedDocument(BaseModel):
     document: RerankDocument | None = optional("The document, with `return_documents`.", {"text": PASSAGES[1]})
 
 
-class RerankUsage(BaseModel):
-    """What the request cost, as Jina says it."""
-
-    prompt_tokens: int = described("Tokens read by the model.", 21)
-    total_tokens: int = described("The same.", 21)
-
-
 class RerankTokens(BaseModel):
     """Token counts, as Cohere says them."""
 
@@ -166,5 +160,5 @@ class RerankResponse(BaseModel):
     results: list[RankedDocument] = described(
         "Best first; equal scores keep their order.", [{"index": 1, "relevance_score": 0.83}]
     )
-    usage: RerankUsage = described("Token counts.", {"prompt_tokens": 21, "total_tokens": 21})
+    usage: OpenAIUsage = described("Token counts.", {"prompt_tokens": 21, "total_tokens": 21})
     meta: RerankMeta = described("The same, as Cohere says it.", {"tokens": {"input_tokens": 21}})
