@@ -203,7 +203,6 @@ class Cors(CORSMiddleware):
             return answer
         reason = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
         sentence = f"this cross-origin request is not allowed because of its {reason} (CROSSLET_CORS_ORIGINS)"
-        copied = {
-            name: answer.headers[name] for name in ("vary", "access-control-allow-origin") if name in answer.headers
-        }
+        kept = {"vary", "access-control-allow-origin"}
+        copied = {name: value for name, value in answer.headers.items() if name in kept}
         return json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code, headers=copied)

@@ -87,27 +87,24 @@ class JsonRoute(APIRoute):
         return handle
 
 
-async def _itself(request: Request) -> Request:
-    return request
-
-
 class EndpointCall:
     """An endpoint that is called without FastAPI. It takes the request, dependencies, and at most one body."""
 
     def __init__(self, endpoint: Callable[..., Awaitable[Response]]) -> None:
         """Raises: TypeError: more than one parameter is a body."""
         self._endpoint = endpoint
-        self._make: dict[str, MakeArgument] = {}  # how each argument but the body is made
+        self._make: dict[str, MakeArgument] = {}  # how the argument of a dependency is made
+        self._request_names: list[str] = []
         bodies: dict[str, Any] = {}
         for name, parameter in inspect.signature(endpoint).parameters.items():
             marks = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else ()
             make = next((mark.dependency for mark in marks if isinstance(mark, Depends)), None)
-            if parameter.annotation is Request:
-                make = _itself
-            if make is None:
-                bodies[name] = parameter.annotation
-            else:
+            if make is not None:
                 self._make[name] = make
+            elif parameter.annotation is Request:
+                self._request_names.append(name)
+            else:
+                bodies[name] = parameter.annotation
         if len(bodies) > 1:
             raise TypeError(f"{endpoint.__name__} takes {', '.join(bodies)}; without FastAPI it can take one body")
         self._body_name = next(iter(bodies), "")
@@ -115,7 +112,7 @@ class EndpointCall:
 
     async def answer(self, request: Request, content: bytes = b"") -> Response | None:
         """Return the endpoint's answer, or that of the ServiceError it raises. None: the body is invalid."""
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, Any] = dict.fromkeys(self._request_names, request)
         if (validate := self._validate) is not None:
             try:
                 # No variable holds the parsed JSON: it may be large.

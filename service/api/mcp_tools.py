@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message
 
 from service.api.responses import dump_json
 from service.api.schemas.documents import FILTER_EXAMPLES
-from service.api.schemas.embed import Listed, Number, Strict, Whole, described
+from service.api.schemas.embed import Listed, Number, Strict, Whole, described, first_fault
 from service.documents.names import DEFAULT_NAME, check_name
 from service.errors import InvalidInput
 from service.json_parsing import loads
@@ -147,7 +147,9 @@ class AddDocumentsCall(ToolCall):
             else document
             for document in self.documents
         ]
-        status, answer = await ask("PUT", f"{self.prefix}/documents", {"documents": documents})
+        # The route takes an id once; the same text may come twice.
+        distinct = [*{json.dumps(document): document for document in documents}.values()]
+        status, answer = await ask("PUT", f"{self.prefix}/documents", {"documents": distinct})
         return status, answer | {"ids": [document["id"] for document in documents]} if status == 200 else answer
 
 
@@ -192,7 +194,7 @@ def mcp_server(
             call = CALLS[params.name][0].model_validate(given | usual)
             status, answer = await call.call(ask_of(context))
         except ValidationError as exc:
-            return _refused(_fault(exc))
+            return _refused(first_fault(exc))
         except InvalidInput as exc:
             return _refused(str(exc))
         if status != 200:
@@ -266,10 +268,3 @@ class InProcess:
 
 def _refused(sentence: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
-
-
-def _fault(exc: ValidationError) -> str:
-    """Return the field and the rule, never the value."""
-    error = exc.errors(include_input=False, include_url=False)[0]
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else error["msg"].removeprefix("Value error, ")

@@ -189,15 +189,12 @@ class Embedder:
                 f"{options.dimensions_name} is {dimensions}; the {source} has {dim}: send at most that, or leave it out"
             )
         setting = self.runtime.settings.long_texts
-        if not options.may_cut or setting == "refuse":
-            batch = await self.compute(texts, place=place, prompt=prompt, truncate=False, space=space)
-        elif (options.keeps_end or setting == "mean") and not all(
-            self.runtime.encoder.surely_fits(text, prompt=prompt) for text in texts
-        ):
-            keeps_end = options.keeps_end
+        truncate, keeps_end = options.may_cut and setting != "refuse", options.keeps_end
+        fits = self.runtime.encoder.surely_fits
+        if truncate and (keeps_end or setting == "mean") and not all(fits(text, prompt=prompt) for text in texts):
             batch = await self._embed_parts(texts, place=place, prompt=prompt, space=space, keeps_end=keeps_end)
         else:
-            batch = await self.compute(texts, place=place, prompt=prompt, space=space)
+            batch = await self.compute(texts, place=place, prompt=prompt, truncate=truncate, space=space)
         self.runtime.cut_warning.note(len(batch.truncated))
         if isinstance(options, VectorOptions) and dimensions is not None and dimensions < dim:
             return replace(batch, embeddings=_shortened(batch.embeddings, options))
@@ -409,7 +406,7 @@ def means_of(
 
 def _shortened(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
     """Keep each vector's first `dimensions` dimensions, rescaled to norm 1 unless `normalize` is false."""
-    kept_BD = embedding_BD[:, : wanted.dimensions]
+    kept_BD = np.ascontiguousarray(embedding_BD[:, : wanted.dimensions])  # else orjson refuses it
     return kept_BD if wanted.normalize is False else unit_rows(kept_BD)
 
 

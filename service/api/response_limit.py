@@ -37,9 +37,7 @@ class ResponseLimit:
                 begin = message  # held back: the body tells whether the answer is large
                 return
             if begin is not None:
-                size_bytes = (
-                    0 if message.get("more_body", False) else len(message.get("body", b""))
-                )  # a file is streamed
+                size_bytes = 0 if message.get("more_body") else len(message.get("body", b""))  # a file is streamed
                 size_bytes = size_bytes if size_bytes > LARGE_BYTES else 0
                 together_bytes = self._unread_bytes + size_bytes
                 if together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes:

@@ -1,7 +1,8 @@
 """Builds answers: JSON, and the body of every error."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowe
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 COHERES = frozenset({"/v1/embed", "/v2/embed", "/v1/rerank", "/v2/rerank"})
 NO_SUCH_ROUTE = "no such route; GET /docs lists them"
+WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
 LONGEST_PLACE = 120  # characters of a field's path in an error message
 
 logger = logging.getLogger(__name__)
@@ -32,18 +34,30 @@ def fields_of(source: object, *names: str) -> dict[str, object]:
 
 
 def dump_json(content: object) -> bytes:
-    """Return JSON; float32 arrays are written as shortest decimals that give the same float32."""
+    """Return JSON; C-contiguous float32 arrays are written as shortest decimals that give the same float32."""
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+async def dump_in_turns(
+    vectors_BD: npt.NDArray[np.float32],
+    entries: Callable[[int, npt.NDArray[np.float32]], object] = lambda _, part_BD: part_BD,
+) -> list[bytes | memoryview]:
+    """Return the entries of a JSON list, separated by commas; together the parts are megabytes.
+
+    entries: makes those of some vectors, given the position of the first.
+    """
+    parts: list[bytes | memoryview] = []
+    for start in range(0, len(vectors_BD), WRITTEN_AT_ONCE):
+        if start:
+            parts.append(b",")
+            await asyncio.sleep(0)
+        parts.append(memoryview(dump_json(entries(start, vectors_BD[start : start + WRITTEN_AT_ONCE])))[1:-1])
+    return parts
 
 
 def dumped_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer whose body is already JSON."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
-
-
-def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -> Response:
-    """Return a vector or a matrix as JSON."""
-    return json_response(np.ascontiguousarray(array), headers=headers)
 
 
 def error_response(path: str, error: ServiceError) -> Response:

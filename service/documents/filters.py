@@ -101,7 +101,7 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
 
     Raises: InvalidInput: the filter is malformed; the message names the place, never a value.
     """
-    _check_size(filter_)
+    filter_chars(filter_)
     return _all_of(filter_, "filter")
 
 
@@ -123,9 +123,12 @@ def fields_in(filter_: object) -> list[str]:
     return fields
 
 
-def _check_size(filter_: Mapping[str, object]) -> None:
-    """Refuse a filter that is nested too deeply or has too many operators and values. Stops at the limit."""
-    terms = 0
+def filter_chars(filter_: Mapping[str, object]) -> int:
+    """Return the characters of a filter's keys and strings.
+
+    Raises: InvalidInput: it is nested too deeply, or has too many operators and values. Stops at the limit.
+    """
+    terms = chars = 0
     waiting: list[tuple[object, int]] = [(filter_, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -139,11 +142,14 @@ def _check_size(filter_: Mapping[str, object]) -> None:
             inner = node
         else:
             terms += 1
+            chars += len(node) if isinstance(node, str) else 0
         if max(terms, len(inner), len(waiting)) > MAX_TERMS:
             raise InvalidInput(
                 f"filter has too many operators and values; the limit is {MAX_TERMS}: ask in several requests"
             )
+        chars += sum(map(len, node)) if isinstance(node, Mapping) else 0
         waiting += [(value, depth + 1) for value in inner]
+    return chars
 
 
 def _all_of(node: object, where: str) -> Condition:

@@ -1,11 +1,12 @@
 // The API key: asked for when the service needs one, kept in this tab, sent to this service only.
 
 import { byId, say, show } from "./dom.js";
+import { stored } from "./storage.js";
 import { t } from "./words.js";
 
 const PLACE = `crosslet.key:${new URL(document.baseURI).pathname}`; // several services may share a host
 
-let key = stored() ?? "";
+let key = stored("sessionStorage", (storage) => storage.getItem(PLACE)) ?? "";
 let asking = null;
 
 /** The key of requests; empty without one. */
@@ -26,6 +27,7 @@ export function askForKey(trouble) {
 function ask(trouble) {
   const dialog = byId("key-dialog");
   const field = byId("key");
+  show(byId("key-button"), true);
   say(byId("key-trouble"), trouble);
   field.value = "";
   byId("key-forget").disabled = key === "";
@@ -51,19 +53,5 @@ export const refusedKey = () => (key === "" ? t("key.needed") : t("key.wrong"));
 
 function use(given) {
   key = given;
-  show(byId("key-button"), true);
-  try {
-    if (key) sessionStorage.setItem(PLACE, key);
-    else sessionStorage.removeItem(PLACE);
-  } catch {
-    // storage is refused: the key lasts as long as the page
-  }
-}
-
-function stored() {
-  try {
-    return sessionStorage.getItem(PLACE);
-  } catch {
-    return null;
-  }
+  stored("sessionStorage", (storage) => (key ? storage.setItem(PLACE, key) : storage.removeItem(PLACE)));
 }

@@ -17,8 +17,9 @@ const WRITES = "input, textarea, select, dialog *"; // where / is a letter
 
 let info = null;
 
-/** Fetch and show the facts again. */
+/** Fetch and show the facts again; with the first ones, what the address says. */
 async function refresh() {
+  const before = info;
   try {
     info = (await call("GET", "info")).data;
     say(byId("trouble"), "");
@@ -26,6 +27,7 @@ async function refresh() {
     say(byId("trouble"), error.message);
   }
   showAll();
+  if (before === null) follow();
 }
 
 function showAll() {
@@ -62,7 +64,7 @@ function changeCollection() {
   search.ask();
 }
 
-const search = startSearch({ onChange: refreshDocuments });
+const search = startSearch({ onStart: refresh, onChange: refreshDocuments });
 const add = startAdd({ onStored: refreshDocuments });
 const settings = startSettings({
   async onSet(name) {
@@ -91,5 +93,4 @@ addEventListener("keydown", (event) => {
 if (isOpen("search") && !matchMedia("(pointer: coarse)").matches) search.focus();
 document.documentElement.dataset.ready = "";
 await refresh();
-follow();
 isAsked = true;

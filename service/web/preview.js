@@ -30,15 +30,9 @@ export function showPreview(table, { textField, idField, own, kept, areTexts }) 
   });
   const rows = table.records.filter(({ value }) => value).slice(0, ROWS);
   const cells = (value) => fields.map(({ name }) => el("td", { dir: "auto" }, cell(value[name])));
-  byId("preview").replaceChildren(
-    el(
-      "table",
-      {},
-      el("caption", { className: "unseen" }, t("preview.caption")),
-      el("thead", {}, el("tr", {}, ...heads)),
-      el("tbody", {}, ...rows.map(({ value }) => el("tr", {}, ...cells(value)))),
-    ),
-  );
+  const caption = el("caption", { className: "unseen" }, t("preview.caption"));
+  const body = el("tbody", {}, ...rows.map(({ value }) => el("tr", {}, ...cells(value))));
+  byId("preview").replaceChildren(el("table", {}, caption, el("thead", {}, el("tr", {}, ...heads)), body));
 }
 
 const typeNames = () => ({

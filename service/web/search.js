@@ -37,12 +37,12 @@ let last = { stage: ASKED, cursor: null }; // what the documents on the page ans
 let isOld = true; // the form asks for others
 let running = null;
 let [keyTimer, pauseTimer] = [null, null];
-let onDocumentsChanged = null;
+let [onStart, onDocumentsChanged] = [null, null];
 let isSettled = true; // the address is one to come back to: a change becomes a new entry of the history
 
-/** Make the form work; `onChange` is called when documents were changed. */
-export function startSearch({ onChange }) {
-  onDocumentsChanged = onChange;
+/** Make the form work; `onStart` is to fetch the facts where they are missing, `onChange` is called after changes. */
+export function startSearch({ onStart: start, onChange }) {
+  [onStart, onDocumentsChanged] = [start, onChange];
   byId("mode").append(...modes.map((mode) => el("option", { value: mode, textContent: mode })));
   show(byId("mode-field"), hasKeywords);
   defaults = Object.fromEntries(Object.values(FIELDS).map((id) => [id, byId(id).value]));
@@ -62,6 +62,7 @@ export function startSearch({ onChange }) {
     byId(id).addEventListener("change", () => byId("search-form").reportValidity() && ask());
   }
   byId("min-score").addEventListener("change", showOwnScore);
+  byId("search-form").addEventListener("invalid", () => (byId("options").open = true), true);
   byId("options").open = byId("facets").open = matchMedia("(min-width: 60rem)").matches;
   return { show: showInfo, clear: forget, ask, restore, again, focus };
 }
@@ -129,7 +130,8 @@ function sorting() {
 const minScores = () => (info.document_space === null ? info.min_scores : {});
 
 function showOwnScore() {
-  show(byId("own-score-field"), byId("min-score").value === OWN);
+  byId("own-score").disabled = byId("min-score").value !== OWN; // what is hidden must not be found invalid
+  show(byId("own-score-field"), !byId("own-score").disabled);
 }
 
 /** The filter, {} without one; null if it is no object, and the page says so. */
@@ -202,10 +204,11 @@ function typed() {
   }
 }
 
-/** Search now, with an address to come back to. */
+/** Search now, with an address to come back to; without facts of the service, ask for these again first. */
 function ask() {
   remember({ settles: true });
-  run(ASKED);
+  if (info === null) onStart();
+  else run(ASKED);
 }
 
 /** Put the form into the address. While the visitor types, one entry of the history changes. */
@@ -217,7 +220,8 @@ function remember({ settles }) {
   }
   if (reranks()) fields.set("rerank", "");
   if (byId("prefer").checked) fields.set("prefer", "");
-  if (chosenName()) fields.set("collection", chosenName());
+  const collection = info === null ? place().fields.get("collection") : chosenName();
+  if (collection) fields.set("collection", collection);
   setPlace({ fields }, { isNew: isSettled });
   isSettled = settles;
 }
@@ -336,15 +340,15 @@ const divider = (confidence) =>
   el("li", { className: "divider" }, t("search.doubtful", { percent: number(100 * confidence) }));
 
 /** Search again, in one group. */
-function ungroup(field, value) {
-  byId("group-by").value = "";
-  narrow(field, value);
-}
+const ungroup = (field, value) => narrow(field, value, "");
 
 /** Search again, only among the documents with this value in their metadata. */
-function narrow(field, value) {
+function narrow(field, value, groupBy = byId("group-by").value) {
   byId("options").open = true;
-  filterBy({ ...filterOf(), [field]: value });
+  const filter = filterOf();
+  if (filter === null) return; // the page says what is wrong with it
+  byId("group-by").value = groupBy;
+  filterBy({ ...filter, [field]: value });
 }
 
 function filterBy(filter) {

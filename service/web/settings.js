@@ -6,9 +6,13 @@ import { byId, say } from "./dom.js";
 import { t } from "./words.js";
 
 let info = null;
+let filled = null; // the collection that the form began with
+let typed = null; // the text and the fields that the visitor wrote
 
 /** Make the form work; `onSet` is called with a collection's name once it is set up. */
 export function startSettings({ onSet }) {
+  const [text, fields] = [byId("settings-text"), byId("settings-fields")];
+  for (const field of [text, fields]) field.addEventListener("input", () => (typed = [text.value, fields.value]));
   byId("settings-name").addEventListener("input", showSettings);
   byId("settings-form").addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -17,6 +21,7 @@ export function startSettings({ onSet }) {
     say(byId("settings-status"), "");
     try {
       await call("PUT", `collections/${encodeURIComponent(name)}`, request());
+      typed = null;
       await onSet(name);
       say(byId("settings-status"), t("settings.set", { name }));
     } catch (error) {
@@ -29,7 +34,8 @@ export function startSettings({ onSet }) {
 
 function showInfo(given) {
   info = given;
-  byId("settings-name").value = chosen(info).name;
+  const { name } = chosen(info);
+  if (name !== filled) [filled, typed, byId("settings-name").value] = [name, null, name];
   showSettings();
 }
 
@@ -38,7 +44,8 @@ function showSettings() {
   const known = info.collections.find(({ name }) => name === byId("settings-name").value);
   const isFixed = (known?.documents ?? 0) > 0;
   const [text, fields] = [byId("settings-text"), byId("settings-fields")];
-  if (known) [text.value, fields.value] = [known.text ?? "", (known.fields ?? []).join(", ")];
+  const stored = known && [known.text ?? "", (known.fields ?? []).join(", ")];
+  [text.value, fields.value] = (isFixed ? null : typed) ?? stored ?? [text.value, fields.value];
   for (const field of [text, fields]) field.readOnly = isFixed;
   byId("settings-save").disabled = isFixed;
   say(byId("settings-status"), isFixed ? t("settings.fixed", { n: known.documents }) : "");

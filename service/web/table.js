@@ -95,10 +95,9 @@ function inParts(fields, { textField, types }) {
   const names = Object.keys(fields).join(", ");
   if (text === undefined) throw new Error(t("add.noField", { field: textField, fields: names }));
   if (typeof text !== "string" || text.trim() === "") throw new Error(t("add.noText", { field: textField }));
-  const isObject = metadata !== undefined && typeOf(metadata) === "object" && metadata !== null;
-  const kept = typed(others, types);
-  if (metadata === undefined) return { text, metadata: kept };
-  return { text, metadata: isObject ? { ...kept, ...metadata } : { ...kept, metadata } };
+  const isObject = typeOf(metadata) === "object" && metadata !== null;
+  const inner = isObject || metadata === undefined ? metadata : { metadata };
+  return { text, metadata: { ...typed(others, types), ...inner } };
 }
 
 function typed(fields, types) {

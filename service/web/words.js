@@ -1,6 +1,7 @@
 // The page's language: its words and its number format.
 
 import { byId, el } from "./dom.js";
+import { stored } from "./storage.js";
 
 const LANGUAGES = ["en", "de", "fr", "es"];
 const CHOICE = "crosslet.language";
@@ -43,7 +44,7 @@ export async function startWords(onChange) {
     select.append(el("option", { value: code, textContent: name, lang: code }));
   }
   select.addEventListener("change", async () => {
-    keep(select.value);
+    stored("localStorage", (storage) => storage.setItem(CHOICE, select.value));
     if (await use(select.value)) onChange();
   });
   await use(wanted());
@@ -51,7 +52,8 @@ export async function startWords(onChange) {
 }
 
 function wanted() {
-  const asked = [kept(), ...navigator.languages].map((one) => String(one).slice(0, 2).toLowerCase());
+  const kept = stored("localStorage", (storage) => storage.getItem(CHOICE));
+  const asked = [kept, ...navigator.languages].map((one) => String(one).slice(0, 2).toLowerCase());
   return asked.find((one) => LANGUAGES.includes(one)) ?? "en";
 }
 
@@ -74,20 +76,3 @@ async function use(code) {
 
 const plural = (n) => new Intl.PluralRules(language).select(n);
 const shown = (value) => (typeof value === "number" ? number(value) : value);
-
-// Without cookies there is no storage: the choice lasts as long as the page.
-function kept() {
-  try {
-    return localStorage.getItem(CHOICE);
-  } catch {
-    return null;
-  }
-}
-
-function keep(code) {
-  try {
-    localStorage.setItem(CHOICE, code);
-  } catch {
-    // see above
-  }
-}

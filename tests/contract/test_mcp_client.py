@@ -169,8 +169,10 @@ async def test_a_text_without_an_id_is_stored_once(service: httpx.Client) -> Non
     document = {"text": TEXTS[8], "metadata": {"kind": "note"}}
     async with over_http(service) as client:
         twice = [await client.call_tool("add_documents", {"documents": [document]}) for _ in range(2)]
-        (first,), (second,) = (answer_of(result)["ids"] for result in twice)
+        together = await client.call_tool("add_documents", {"documents": [document, document]})
+        (first,), (second,), both = (answer_of(result)["ids"] for result in (*twice, together))
         assert first == second
+        assert (both, answer_of(together)["upserted"]) == ([first, first], 1)
         assert answer_of(await client.call_tool("read_document", {"id": first}))["text"] == TEXTS[8]
 
 

@@ -443,6 +443,26 @@ def test_the_key_stays_in_the_tab_and_a_wrong_one_is_refused(browser: Browser, s
     page.wait_for("sessionStorage.length === 0")
 
 
+def test_a_key_that_was_declined_is_asked_for_again(browser: Browser, page: Page, service: httpx.Client) -> None:
+    put(service, ["The moon is far away.", "Das Passwort ist falsch."])
+    for way in ("#tab-about", "#key-button", "Enter"):
+        page = Page(browser)
+        page.open(f"{service.base_url}/lab/crosslet/#search?q=moon&k=1&collection=default")
+        page.wait_for("document.querySelector('#key-dialog').open")
+        page.click("#key-cancel")
+        page.wait_for("document.querySelector('#trouble').checkVisibility()")
+        if way == "Enter":
+            page.type("password", "#query")
+            page.press("Enter")
+        else:
+            page.click(way)
+        give_key(page)
+        page.wait_for("document.querySelector('#trouble').hidden")
+        page.click("#tab-search")
+        texts = wait_for_results(page, 2 if way == "Enter" else 1)
+        assert texts[0].startswith("Das" if way == "Enter" else "The")
+
+
 @pytest.mark.parametrize(
     ("asked", "word"), [("de-AT", "Suchen"), ("fr", "Chercher"), ("es-MX", "Buscar"), ("tr", "Search")]
 )

@@ -47,6 +47,29 @@ def test_a_collection_is_set_up_while_it_is_empty(page: Page, service: httpx.Cli
     assert page.value("document.querySelector('#settings-save').disabled") is False
 
 
+def test_what_is_typed_of_a_new_collection_stays(page: Page, service: httpx.Client, goods: str) -> None:
+    def typed() -> list[str]:
+        fields: list[str] = page.value(
+            "['name', 'text', 'fields'].map(f => document.querySelector(`#settings-${f}`).value)"
+        )
+        return fields
+
+    page.type("{body}", "#settings-text")
+    page.type("goods", "#settings-name")  # on the way to another name
+    page.type("goods2", "#settings-name")
+    assert typed() == ["goods2", "{body}", "price"]
+    page.click("#tab-about")  # asks for the facts again
+    page.wait_for("document.querySelector('#facts').checkVisibility()")
+    page.value("(s => { s.value = 'de'; s.dispatchEvent(new Event('change')) })(document.querySelector('#language'))")
+    page.wait_for("document.documentElement.lang === 'de'")
+    page.click("#tab-add")
+    assert typed() == ["goods2", "{body}", "price"]
+    page.value(
+        "(e => { e.value = 'default'; e.dispatchEvent(new Event('change')) })(document.querySelector('#collection'))"
+    )
+    assert typed() == ["default", "", ""]
+
+
 def test_documents_keep_their_own_fields(page: Page, service: httpx.Client, goods: str) -> None:
     page.type(CSV, "#pasted")
     page.wait_for("document.querySelector('#preview table')")

@@ -161,6 +161,34 @@ def choose(page: Page, menu: str, value: str) -> None:
     page.wait_for(IS_IDLE)
 
 
+def test_a_field_out_of_sight_never_stops_the_search(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    choose(page, "min-score", "own")
+    page.type("5", "#own-score")
+    assert not page.value("document.querySelector('#search-form').checkValidity()")
+    choose(page, "min-score", "")
+    assert len(search(page, "moon")) == 2
+    page.type("", "#top-k")
+    page.value("document.querySelector('#options').open = false")
+    page.value("document.querySelector('#query').focus()")
+    page.press("Enter")
+    page.wait_for("document.activeElement.id === 'top-k' && document.querySelector('#options').open")
+
+
+@pytest.mark.parametrize("button", ["button.chip", ".document > button.link"])
+def test_an_unfinished_filter_is_kept_when_narrowing(page: Page, service: httpx.Client, button: str) -> None:
+    put_documents(service, GOODS)
+    page.click("#tab-about")  # asks for the facts again
+    assert len(search(page, "kettle")) == len(GOODS)
+    choose(page, "group-by", "lang")
+    wait_for_results(page, 3)
+    page.type('{"new": true', "#filter")
+    page.click(f".result {button}")
+    assert page.value("document.querySelector('#filter').value") == '{"new": true'
+    assert page.value("document.querySelector('#group-by').value") == "lang"
+    assert page.value("document.querySelector('#filter').ariaInvalid") == "true"
+
+
 def test_groups_show_their_best_and_open(page: Page, service: httpx.Client) -> None:
     put_documents(service, GOODS)
     search(page, "")

@@ -1,6 +1,7 @@
 """POST /backup: copies the document store, one copy at a time, and streams it to a client with a full key."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -26,22 +27,37 @@ RETRY_AFTER_S = 30
 router = APIRouter(tags=["documents"])
 
 
-class Copy:
-    """A complete copy: an open file without a name, whose space is freed however the process ends."""
+class CopyResponse(StreamingResponse):
+    """Streams a complete copy, and closes it when the client has read it or left.
 
-    def __init__(self, file: BinaryIO, size_bytes: int, on_close: Callable[[], None]) -> None:
-        self.size_bytes = size_bytes
+    The copy is an open file without a name: its space is freed however the process ends.
+    """
+
+    def __init__(self, file: BinaryIO, on_close: Callable[[], None]) -> None:
+        headers = {
+            "content-length": str(os.fstat(file.fileno()).st_size),
+            "content-disposition": 'attachment; filename="documents.sqlite3"',
+        }
+        super().__init__(_chunks(file), headers=headers, media_type=MEDIA_TYPE)
         self._file = file
         self._on_close = on_close
-
-    def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes; none at the end. Blocks."""
-        return self._file.read(size_bytes)
 
     def close(self) -> None:
         """Free the space, and let another copy be made."""
         self._file.close()
         self._on_close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the copy."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.close()
+
+
+async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        yield chunk
 
 
 class Backups:
@@ -56,7 +72,7 @@ class Backups:
             self._path.unlink()  # of a process that was killed
         self._is_busy = False
 
-    async def copy(self) -> Copy:
+    async def copy(self) -> CopyResponse:
         """Copy the store as it is now. Cancelled, it ends within 4 MiB, and what was written is removed.
 
         Raises: Overloaded: another copy is being made or read.  StorageFull: no room beside the store.  Damaged.
@@ -74,7 +90,7 @@ class Backups:
             making.add_done_callback(_discard)
             raise
 
-    def _make(self, is_unwanted: threading.Event) -> Copy:
+    def _make(self, is_unwanted: threading.Event) -> CopyResponse:
         try:
             return self._unnamed_copy(is_unwanted)
         except BaseException as exc:
@@ -85,7 +101,7 @@ class Backups:
                 raise Damaged(str(exc)) from exc
             raise
 
-    def _unnamed_copy(self, is_unwanted: threading.Event) -> Copy:
+    def _unnamed_copy(self, is_unwanted: threading.Event) -> CopyResponse:
         def stop_if_unwanted(_done_bytes: int, _all_bytes: int) -> None:
             if is_unwanted.is_set():
                 raise ClientGone("the client disconnected before the backup was ready")
@@ -94,7 +110,7 @@ class Backups:
             self._check_files()
             copy_store(self._store, self._path, advance=stop_if_unwanted)
             self._check_files()  # the copy is of this store
-            return Copy(self._path.open("rb"), self._path.stat().st_size, self._free)
+            return CopyResponse(self._path.open("rb"), self._free)
         finally:
             self._path.unlink(missing_ok=True)
 
@@ -102,34 +118,10 @@ class Backups:
         self._is_busy = False
 
 
-def _discard(making: asyncio.Future[Copy]) -> None:
+def _discard(making: asyncio.Future[CopyResponse]) -> None:
     """Close a copy that was complete when its client left."""
     if not making.cancelled() and making.exception() is None:
         making.result().close()
-
-
-class CopyResponse(StreamingResponse):
-    """Streams a copy, and closes it when the client has read it or left."""
-
-    def __init__(self, copy: Copy) -> None:
-        headers = {
-            "content-length": str(copy.size_bytes),
-            "content-disposition": 'attachment; filename="documents.sqlite3"',
-        }
-        super().__init__(_chunks(copy), headers=headers, media_type=MEDIA_TYPE)
-        self._copy = copy
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the copy."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._copy.close()
-
-
-async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(copy.read, CHUNK_BYTES):
-        yield chunk
 
 
 @router.post(
@@ -148,4 +140,4 @@ async def back_up(request: Request, runtime: RuntimeDependency) -> Response:
     if runtime.settings.index != EMBEDDED:
         raise InvalidInput("the documents are in Milvus (CROSSLET_INDEX): back them up there")
     backups: Backups = request.app.state.backups
-    return CopyResponse(await while_connected(request, backups.copy()))
+    return await while_connected(request, backups.copy())

@@ -63,7 +63,7 @@ def by_type(vectors_BD: npt.NDArray[np.float32], types: list[EmbeddingType]) -> 
     int8_BD = np.clip(np.rint(vectors_BD * (127 * math.sqrt(dim) / CLIP_AT)), -127, 127).astype(np.int16)
     signs_BD = np.packbits(vectors_BD > 0, axis=1)  # zeros fill the last byte
     forms: dict[EmbeddingType, object] = {
-        "float": np.ascontiguousarray(vectors_BD),
+        "float": vectors_BD,
         "int8": int8_BD.astype(np.int8),
         "uint8": (int8_BD + 128).astype(np.uint8),
         "binary": (signs_BD.astype(np.int16) - 128).astype(np.int8),

@@ -91,7 +91,6 @@ async def put_documents(
         given = await embedder.prepare(reading, what="reading documents", way_out="send fewer documents")
     elif not body.documents and body.refusal:
         raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in body.refusal])
-    embedder.check_count(len(given), name="documents")
     _check_ids_differ(given)
     documents = [Document(document.id, document.text, document.metadata) for document in given]
     documents = await split_documents(documents, embedder, runtime, chunk=body.chunk)

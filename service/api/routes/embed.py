@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, cost_headers
-from service.api.responses import array_response
+from service.api.responses import json_response
 from service.api.routes.openapi import inference
 from service.api.routes.similarity import similarity
 from service.api.schemas.embed import EmbedRequest, RootRequest, SimilarityRequest
@@ -25,7 +25,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     batch = await embedder.embed(body.inputs, body, name="inputs")
-    return array_response(batch.embeddings, cost_headers(batch))
+    return json_response(batch.embeddings, headers=cost_headers(batch))
 
 
 @router.post(

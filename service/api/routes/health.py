@@ -27,6 +27,8 @@ from service.documents.names import DEFAULT_NAME
 from service.documents.report_file import read_summary
 from service.errors import NotReady
 from service.keys import FULL, READ_ONLY, Grant, Quota
+from service.model.artifact import Manifest
+from service.model.encoder import PASS_PLACES
 from service.model.spaces import stored_as
 from service.runtime import Runtime
 from service.version import VERSION
@@ -94,9 +96,8 @@ async def info(runtime: RuntimeDependency) -> Response:
             "model": manifest.name,
             "is_fallback": runtime.refused is not None,
             **fields_of(manifest, *MODEL_FACTS),
+            **tei_facts(runtime, manifest),
             "model_id": manifest.name,
-            "max_input_length": manifest.max_length,
-            "max_client_batch_size": settings.max_texts,
             "auto_truncate": settings.long_texts != "refuse",
             "long_texts": settings.long_texts,
             "model_type": {"embedding": {"pooling": "graph"}},
@@ -109,9 +110,22 @@ async def info(runtime: RuntimeDependency) -> Response:
             "index": index,
             "collections": collections,
             "key": _key(runtime.grant),
-            "version": VERSION,
         }
     )
+
+
+def tei_facts(runtime: Runtime, manifest: Manifest) -> dict[str, object]:
+    """Return what both of TEI's /info have of a model."""
+    return {
+        "model_sha": manifest.fingerprint,
+        "model_dtype": manifest.precision,
+        "max_concurrent_requests": runtime.settings.max_queue_texts,
+        "max_input_length": manifest.max_length,
+        "max_batch_tokens": max(manifest.max_length, PASS_PLACES * runtime.encoder.shares_passes),
+        "max_client_batch_size": runtime.settings.max_texts,
+        "tokenization_workers": runtime.pool.workers,
+        "version": VERSION,
+    }
 
 
 def _key(grant: Grant) -> dict[str, object] | None:

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, RuntimeDependency, cost_headers
-from service.api.responses import json_response
+from service.api.responses import dump_in_turns, dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.ollama import (
     OllamaEmbedRequest,
@@ -23,15 +23,15 @@ router = APIRouter(prefix="/api", tags=["embeddings"], route_class=JsonRoute)
 @router.post("/embed", response_model=OllamaEmbedResponse, responses=inference(), summary="Embed texts, as Ollama does")
 @Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -> Response:
-    """Drop-in for Ollama's clients: change the host. Vectors have norm 1, as Ollama's."""
+    """Drop-in for Ollama's clients: change the host. Vectors have norm 1, as Ollama's. No input gets no vectors."""
+    model = {"model": embedder.runtime.manifest.name}
+    if not body.input:
+        return json_response(model | {"embeddings": [], "total_duration": 0, "prompt_eval_count": 0})
     batch = await embedder.embed(body.input, body, name="input", limit="max_openai_texts")
-    content = {
-        "model": embedder.runtime.manifest.name,
-        "embeddings": batch.embeddings,
-        "total_duration": round((batch.queue_s + batch.inference_s) * 1e9),
-        "prompt_eval_count": batch.tokens,
-    }
-    return json_response(content, headers=cost_headers(batch))
+    took_ns = round((batch.queue_s + batch.inference_s) * 1e9)
+    rest = dump_json(model | {"total_duration": took_ns, "prompt_eval_count": batch.tokens})
+    embeddings = await dump_in_turns(batch.embeddings)
+    return dumped_response(b"".join([b'{"embeddings":[', *embeddings, b"],", rest[1:]]), headers=cost_headers(batch))
 
 
 @router.post(
@@ -43,6 +43,8 @@ async def ollama_embed(body: OllamaEmbedRequest, embedder: EmbedderDependency) -
 @Policy(Access.READ, Reach.NOTHING)
 async def ollama_embed_prompt(body: OllamaPromptRequest, embedder: EmbedderDependency) -> Response:
     """The same for one text. Differs from Ollama: this vector has norm 1, too."""
+    if not body.prompt:
+        return json_response({"embedding": []})
     batch = await embedder.embed(body.prompt, body, name="prompt")
     return json_response({"embedding": batch.embeddings[0]}, headers=cost_headers(batch))
 

@@ -1,8 +1,7 @@
 """POST /v1/embeddings, /embeddings and GET /v1/models: what OpenAI's clients ask, in OpenAI's shapes."""
 
-import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
 from service.api.request import Embedder, EmbedderDependency, Place, RuntimeDependency, cost_headers, one_or_listed
-from service.api.responses import dump_json, dumped_response, json_response
+from service.api.responses import dump_in_turns, dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.openai import (
     OpenAIEmbeddingsRequest,
@@ -38,8 +37,6 @@ VOCABULARY_MISSING = (
     f"input has token ids, and no installed package has OpenAI's vocabulary, cl100k_base: {SEND_TEXT} install "
     "crosslet[openai-ids] with the service (for this model's own ids: CROSSLET_TOKEN_IDS=own)"
 )
-
-WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
 
 ModelInPath = Annotated[str, Path(description="The model's name; it may hold slashes.", examples=["default"])]
 
@@ -70,7 +67,7 @@ async def create_embeddings(
     batch = await embedder.embed(inputs, body, name="input", place=place, limit="max_openai_texts")
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
     rest = dump_json({"model": runtime.manifest.name, "usage": usage})
-    data = await _data(batch.embeddings, is_base64=body.encoding_format == "base64")
+    data = await dump_in_turns(batch.embeddings, _base64_entries if body.encoding_format == "base64" else _entries)
     content = b"".join([b'{"object":"list","data":[', *data, b"],", rest[1:]])
     return dumped_response(content, headers=cost_headers(batch))
 
@@ -108,20 +105,13 @@ async def _texts_of_ids(inputs: Sequence[TextInput], embedder: Embedder, place: 
     return await embedder.prepare(texts(), what="decoding token ids", way_out="send fewer of them, or text")
 
 
-async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list[bytes | memoryview]:
-    """Write the entries of the answer, separated by commas; together the parts are megabytes."""
-    parts: list[bytes | memoryview] = []
-    for start in range(0, len(vectors_BD), WRITTEN_AT_ONCE):
-        if start:
-            parts.append(b",")
-            await asyncio.sleep(0)
-        part = vectors_BD[start : start + WRITTEN_AT_ONCE]
-        rows = np.ascontiguousarray(part, dtype="<f4" if is_base64 else None)  # base64 is little-endian on any machine
-        encoded = [base64.b64encode(vector_D.data).decode() for vector_D in rows] if is_base64 else rows
-        numbered = enumerate(encoded, start=start)
-        entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in numbered]
-        parts.append(memoryview(dump_json(entries))[1:-1])
-    return parts
+def _entries(start: int, vectors: Iterable[object]) -> list[dict[str, object]]:
+    numbered = enumerate(vectors, start=start)
+    return [{"object": "embedding", "index": index, "embedding": vector} for index, vector in numbered]
+
+
+def _base64_entries(start: int, vectors_BD: npt.NDArray[np.float32]) -> list[dict[str, object]]:
+    return _entries(start, [base64.b64encode(vector_D.data).decode() for vector_D in vectors_BD.astype("<f4")])
 
 
 @router.get(

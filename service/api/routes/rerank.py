@@ -13,10 +13,10 @@ from service.api.policy import Access, Policy, Reach
 from service.api.ranking import check_cut, rank
 from service.api.request import EmbedderDependency, RuntimeDependency
 from service.api.responses import json_response
+from service.api.routes.health import tei_facts
 from service.api.routes.openapi import answers, inference
 from service.api.schemas.cohere import CohereErrorResponse
 from service.api.schemas.rerank import RankedText, RankingInfo, RerankDocuments, RerankRequest, RerankResponse
-from service.version import VERSION
 
 router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
 
@@ -55,12 +55,10 @@ async def ranking_info(runtime: RuntimeDependency) -> Response:
     manifest = runtime.manifest if runtime.reranker is None else runtime.reranker.manifest
     content = {
         "model_id": runtime.scoring.name,
-        "model_type": {"reranker": {}},
-        "max_input_length": manifest.max_length,
-        "max_client_batch_size": runtime.settings.max_texts,
-        "version": VERSION,
+        "model_type": {"reranker": {"id2label": {}, "label2id": {}}},
+        "auto_truncate": True,
     }
-    return json_response(content)
+    return json_response(tei_facts(runtime, manifest) | content)
 
 
 AS_COHERE: dict[str, Any] = {

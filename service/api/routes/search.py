@@ -29,7 +29,7 @@ from service.api.routes.openapi import inference
 from service.api.schemas.search import AUTO, Prefer, SearchRequest, SearchResponse
 from service.api.search_reranking import candidates, rerank_k_of, reranked
 from service.documents.document import Vectors
-from service.documents.filters import to_condition
+from service.documents.filters import filter_chars, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
 from service.documents.language import codes_of, language_of
 from service.documents.names import Mode
@@ -59,10 +59,7 @@ async def search(
     """
     started_at = time.monotonic()
     _check(body, runtime)
-    if len(repr((body.filter, body.prefer))) > LONG_BYTES:  # the time it takes grows with its strings
-        await runtime.preparation.call(lambda: _check_conditions(body))
-    else:
-        _check_conditions(body)
+    await _check_conditions(body, runtime)
     rerank_k = rerank_k_of(body, runtime, wanted=depth_of(body)) if body.rerank else None
     unsure = _why_unsure(body, runtime)
     options = ResultOptions(
@@ -133,12 +130,19 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         )
 
 
-def _check_conditions(body: SearchRequest) -> None:
+async def _check_conditions(body: SearchRequest, runtime: Runtime) -> None:
     """Refuse a malformed filter."""
-    if body.filter:
-        to_condition(body.filter)
-    if body.prefer is not None:
-        to_condition({body.prefer.field: body.prefer.value})
+    liked = None if body.prefer is None else {body.prefer.field: body.prefer.value}
+    conditions = [condition for condition in (body.filter, liked) if condition]
+
+    def check() -> None:
+        for condition in conditions:
+            to_condition(condition)
+
+    if sum(map(filter_chars, conditions)) > LONG_BYTES:  # the time it takes grows with its strings
+        await runtime.preparation.call(check)
+    else:
+        check()
 
 
 def is_filter_alone(body: SearchRequest) -> bool:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Policy, Reach
 from service.api.request import EmbedderDependency, cost_headers
-from service.api.responses import array_response
+from service.api.responses import json_response
 from service.api.routes.openapi import inference
 from service.api.schemas.embed import (
     ComparisonOptions,
@@ -44,7 +44,7 @@ async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> R
         left = 1 if isinstance(inputs, SourceSimilarity) else len(inputs.left)
         scores = np.einsum("md,nd->mn", batch.embeddings[:left], batch.embeddings[left:])
     answer = scores[0] if isinstance(inputs, SourceSimilarity) else scores
-    return array_response(np.clip(answer, -1, 1), cost_headers(batch))
+    return json_response(np.clip(answer, -1, 1), headers=cost_headers(batch))
 
 
 def _texts(inputs: SourceSimilarity | PairSimilarity | MatrixSimilarity) -> list[str]:

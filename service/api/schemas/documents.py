@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, optional, whole_example
+from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, described, first_fault, optional, whole_example
 from service.documents.filters import inexact
 from service.documents.own_fields import OwnFields, listed
 from service.errors import InvalidInput
@@ -133,9 +133,7 @@ def document_in(fields: object, *, max_text_chars: int, own_fields: OwnFields | 
     try:
         document = DocumentIn.model_validate(fields)
     except ValidationError as exc:
-        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        place = "".join(f"{part}: " for part in first["loc"][:1])
-        raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+        raise InvalidInput(first_fault(exc)) from exc
     if len(document.text) > max_text_chars:
         raise InvalidInput(
             f"text: has {len(document.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
@@ -154,7 +152,7 @@ def _own_document(fields: dict[str, Any], own_fields: OwnFields, max_text_chars:
     try:
         id_ = DOCUMENT_ID.validate_python(id_)
     except ValidationError as exc:
-        raise InvalidInput(f"id: {exc.errors()[0]['msg'].removeprefix('Value error, ')}") from exc
+        raise InvalidInput(f"id: {first_fault(exc)}") from exc
     metadata = checked_metadata(own_fields.kept(fields))
     text = own_fields.text_of(fields, max_chars=max_text_chars)
     return DocumentIn.model_construct(id=id_, text=text, metadata=metadata)

@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     PlainValidator,
     Tag,
+    ValidationError,
     model_validator,
 )
 from pydantic.config import JsonDict
@@ -109,6 +110,13 @@ SpaceName = Annotated[
 def whole_example(body: JsonDict) -> ConfigDict:
     """Set the example that /docs fills in: the fields' examples together would not be a valid request."""
     return ConfigDict(json_schema_extra={"example": body})
+
+
+def first_fault(exc: ValidationError) -> str:
+    """Return the first field that is refused and its rule, never the value."""
+    error = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+    place, message = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 class Strict(BaseModel):

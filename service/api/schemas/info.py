@@ -127,7 +127,24 @@ class CollectionInfo(SearchedInfo):
     confidence: Recalibration | None = described("How its confidence is recalibrated; null: as the model says.", None)
 
 
-class InfoResponse(BaseModel):
+class TeiInfo(BaseModel):
+    """What text-embeddings-inference (TEI) says of itself to its clients."""
+
+    model_id: str = described("The model's name; of a bi-encoder that ranks, it says so.", "default")
+    model_sha: str = described("The model's fingerprint.", "6f9a3a69")
+    model_dtype: str = described("int8 or fp32.", "int8")
+    max_concurrent_requests: int = described("limits.max_queue_texts: as many requests may wait.", 512)
+    max_input_length: int = described("Tokens that the model reads.", 128)
+    max_batch_tokens: int = described("Most tokens in a forward pass, padding included.", 192)
+    max_client_batch_size: int = described("limits.max_texts; clients split their requests by it.", 512)
+    tokenization_workers: int = described("Threads that tokenise and encode (CROSSLET_WORKERS).", 2)
+    auto_truncate: bool = described(
+        "Whether long texts are taken unless a request has truncate=false; false where `long_texts` is refuse.", True
+    )
+    version: str = described("Version of crosslet.", "0.1.0")
+
+
+class InfoResponse(TeiInfo):
     """The model, the limits and the index of the service."""
 
     model: str = described("Name of the model.", "default")
@@ -138,14 +155,6 @@ class InfoResponse(BaseModel):
     languages: list[str] = described("ISO codes it was trained on.", ["de", "en"])
     precision: str = described("int8 or fp32.", "int8")
     parameters: int = described("Number of its weights.", 10_000_000)
-    model_id: str = described("The model's name, for TEI's clients.", "default")
-    max_input_length: int = described("max_length, for TEI's clients.", 128)
-    max_client_batch_size: int = described(
-        "limits.max_texts, for TEI's clients, which split their requests by it.", 512
-    )
-    auto_truncate: bool = described(
-        "Whether long texts are taken unless a request has truncate=false; false where `long_texts` is refuse.", True
-    )
     long_texts: Literal["cut", "mean", "refuse"] = described(
         "What texts longer than the model reads get (CROSSLET_LONG_TEXTS): the vector of their beginning, the mean of "
         "their passages', or a 422.",
@@ -190,7 +199,6 @@ class InfoResponse(BaseModel):
         "The same for every collection that the key reaches, `default` first.", [SHOP]
     )
     key: KeyInfo | None = described("What a key of some collections, or with limits, may do; null: no such key.", None)
-    version: str = described("Version of crosslet.", "0.1.0")
 
 
 class StatusResponse(BaseModel):

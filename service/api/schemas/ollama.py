@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described, whole_example
+from service.api.schemas.embed import GUITAR, Listed, VectorOptions, described, optional, whole_example
 from service.api.schemas.foreign_options import VECTORS
 
 
@@ -19,7 +19,7 @@ class OllamaEmbedRequest(OllamaOptions):
 
     model_config = whole_example({"model": "default", "input": [*GUITAR]})
 
-    input: str | Listed[str] = described("One text or a list of texts.", GUITAR)
+    input: str | Listed[str] | None = optional("One text or a list of texts; empty: no vectors.", GUITAR)
 
 
 class OllamaPromptRequest(OllamaOptions):
@@ -27,7 +27,7 @@ class OllamaPromptRequest(OllamaOptions):
 
     model_config = whole_example({"model": "default", "prompt": GUITAR[0]})
 
-    prompt: str = described("The text.", GUITAR[0])
+    prompt: str | None = optional("The text; empty: no vector.", GUITAR[0])
 
 
 class OllamaEmbedResponse(BaseModel):

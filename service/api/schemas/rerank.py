@@ -6,6 +6,8 @@ from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, model_valid
 
 from service.api.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, described, optional, whole_example
 from service.api.schemas.foreign_options import RANKING, TEI_RANKING
+from service.api.schemas.info import TeiInfo
+from service.api.schemas.openai import OpenAIUsage
 
 QUERY = "Wer spielt Gitarre?"
 OWN_SCORE = "The re-ranker's own score in [0, 1], with `reranker_scores`."
@@ -120,14 +122,12 @@ class RankedText(BaseModel):
     reranker_score: float | None = optional(OWN_SCORE, 0.97)
 
 
-class RankingInfo(BaseModel):
+class RankingInfo(TeiInfo):
     """What text-embeddings-inference says of a re-ranker."""
 
-    model_id: str = described("What scores: the re-ranker, or the bi-encoder, which then says so.", "crosslet-reranker")
-    model_type: dict[str, dict[str, str]] = described("Always reranker.", {"reranker": {}})
-    max_input_length: int = described("Tokens that it reads.", 256)
-    max_client_batch_size: int = described("How many texts a request may have (CROSSLET_MAX_TEXTS).", 512)
-    version: str = described("Version of crosslet.", "0.1.0")
+    model_type: dict[str, dict[str, dict[str, int]]] = described(
+        "Always reranker, without labels.", {"reranker": {"id2label": {}, "label2id": {}}}
+    )
 
 
 class RankedDocument(BaseModel):
@@ -137,13 +137,6 @@ class RankedDocument(BaseModel):
     relevance_score: float = described("In [0, 1].", 0.83)
     reranker_score: float | None = optional(OWN_SCORE, 0.97)
     document: RerankDocument | None = optional("The document, with `return_documents`.", {"text": PASSAGES[1]})
-
-
-class RerankUsage(BaseModel):
-    """What the request cost, as Jina says it."""
-
-    prompt_tokens: int = described("Tokens read by the model.", 21)
-    total_tokens: int = described("The same.", 21)
 
 
 class RerankTokens(BaseModel):
@@ -167,5 +160,5 @@ class RerankResponse(BaseModel):
     results: list[RankedDocument] = described(
         "Best first; equal scores keep their order.", [{"index": 1, "relevance_score": 0.83}]
     )
-    usage: RerankUsage = described("Token counts.", {"prompt_tokens": 21, "total_tokens": 21})
+    usage: OpenAIUsage = described("Token counts.", {"prompt_tokens": 21, "total_tokens": 21})
     meta: RerankMeta = described("The same, as Cohere says it.", {"tokens": {"input_tokens": 21}})

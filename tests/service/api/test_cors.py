@@ -110,7 +110,7 @@ def test_a_page_reads_429_and_503(service: TestClient) -> None:
 
 
 def test_a_page_reads_that_there_is_a_bug(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.routes.embed.array_response", None)
+    monkeypatch.setattr("service.api.routes.embed.json_response", None)
     assert_readable(service.post("/embed", json={"inputs": "a"}, headers=KEY | {"origin": PAGE}), 500)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from service.api.app import create_app
 from service.api.routes import backup
-from service.api.routes.backup import COPY, Backups, Copy
+from service.api.routes.backup import COPY, Backups, CopyResponse
 from service.documents.document import Document
 from service.documents.store.backup import back_up
 from service.errors import Overloaded
@@ -189,7 +189,7 @@ async def test_a_client_that_leaves_while_the_copy_is_made_ends_it(
 
 
 async def test_cancelled_backup_copy_is_removed(large: Runtime) -> None:
-    async def copied(backups: Backups) -> Copy:
+    async def copied(backups: Backups) -> CopyResponse:
         while True:
             try:
                 return await backups.copy()

@@ -1,5 +1,6 @@
 """Probes, GET /info, and the metrics that requests leave."""
 
+import pytest
 from fastapi.testclient import TestClient
 
 from tests.artifacts import DIM, MAX_LENGTH
@@ -17,6 +18,17 @@ def test_probes_and_info_answer(client: TestClient) -> None:
     # By these, clients of text-embeddings-inference size their requests (continuedev/continue: HuggingFaceTEI.ts).
     assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("tiny", 512, MAX_LENGTH)
     assert next(iter(info["model_type"])) == "embedding"  # Dify reads the first key
+
+
+@pytest.mark.parametrize("path", ["/info", "/reranker/info"])
+def test_typed_clients_of_tei_decode_what_it_says(client: TestClient, path: str) -> None:
+    info = client.get(path).json()
+    whole = {"max_concurrent_requests": 512, "max_client_batch_size": 512, "tokenization_workers": 2}
+    whole |= {"max_input_length": MAX_LENGTH, "max_batch_tokens": MAX_LENGTH}  # this model takes a text a pass
+    told = {"model_sha": client.get("/info").json()["fingerprint"], "model_dtype": "fp32", "auto_truncate": True}
+    assert info | whole | told == info
+    if path == "/reranker/info":
+        assert info["model_type"] == {"reranker": {"id2label": {}, "label2id": {}}}
 
 
 def test_metrics_count_what_happened(client: TestClient) -> None:

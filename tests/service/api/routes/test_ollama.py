@@ -10,7 +10,7 @@ from tests.service.conftest import Serve
 OPTIONS = {"model": "any", "options": {"num_ctx": 512}, "keep_alive": "5m"}  # as Ollama's clients send them
 
 
-@pytest.mark.parametrize("given", [TEXTS[0], list(TEXTS)])
+@pytest.mark.parametrize("given", [TEXTS[0], list(TEXTS), [f"guitar {number}" for number in range(300)]])
 def test_vectors_are_those_of_embed(client: TestClient, given: str | list[str]) -> None:
     response = client.post("/api/embed", json={"input": given, "truncate": True} | OPTIONS)
     plain = client.post("/embed", json={"inputs": given})
@@ -33,6 +33,13 @@ def test_options_are_those_of_embed(client: TestClient) -> None:
     assert client.post("/api/embed", json=long).headers["x-truncated"] == "1; indices=1"
     refused = client.post("/api/embed", json=long | {"truncate": False})
     assert_refused(refused, 422, "Tokenizer", "input[1] has", f"the model reads {MAX_LENGTH}")
+
+
+@pytest.mark.parametrize("given", [{}, {"input": ""}, {"input": []}, {"prompt": ""}, {"input": None, "prompt": None}])
+def test_clients_load_the_model_with_an_empty_input(client: TestClient, given: dict[str, object]) -> None:
+    answers = {path: client.post(path, json=OPTIONS | given).json() for path in ("/api/embed", "/api/embeddings")}
+    nothing = {"model": "tiny", "embeddings": [], "total_duration": 0, "prompt_eval_count": 0}
+    assert answers == {"/api/embed": nothing, "/api/embeddings": {"embedding": []}}
 
 
 def test_model_is_listed_with_a_tag(client: TestClient) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.routes.openai import _data
+from service.api.responses import dump_in_turns
 from service.model import openai_ids
 from tests.artifacts import TEXTS, write_manifest
 from tests.service.api.answers import assert_refused, error_of
@@ -54,7 +54,7 @@ def test_2048_texts_get_the_vectors_of_embed_in_order(client: TestClient, encodi
 def test_others_are_answered_while_an_answer_is_written() -> None:
     async def turns_of_the_loop() -> int:
         vectors_BD = np.ones((OPENAIS_LIMIT, 16), np.float32)
-        writing, turns = asyncio.create_task(_data(vectors_BD, is_base64=False)), 0
+        writing, turns = asyncio.create_task(dump_in_turns(vectors_BD)), 0
         while not writing.done():
             await asyncio.sleep(0)
             turns += 1

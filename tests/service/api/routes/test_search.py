@@ -383,6 +383,13 @@ def test_highlights_have_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
     assert_refused(refused, 422, "Validation", "finding the highlights takes longer than 1 s", "smaller top_k")
 
 
+def test_a_deep_filter_is_refused_as_a_shallow_one(client: TestClient) -> None:
+    deep = b'{"not":' * 1000 + b"{}" + b"}" * 1000  # deeper than Python's stack
+    content, headers = b'{"query": "a", "filter": %b}' % deep, {"content-type": "application/json"}
+    response = client.post("/search", content=content, headers=headers)
+    assert_refused(response, 422, "Validation", "filter is nested deeper than 16 levels")
+
+
 def test_a_long_filter_is_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def to_condition(filter_: Mapping[str, object]) -> None:
         with pytest.raises(RuntimeError, match="no running event loop"):

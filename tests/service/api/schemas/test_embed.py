@@ -1,5 +1,6 @@
 """One rule for JSON's types on every route, and one for texts that are too long."""
 
+import base64
 import json
 from typing import Any
 
@@ -117,11 +118,31 @@ def test_the_end_may_be_asked_for_where_nothing_is_cut(client: TestClient) -> No
     assert given == plain
 
 
-@pytest.mark.parametrize(("path", "key"), [("/embed", "inputs"), ("/v1/embeddings", "input")])
-def test_normalize_false_keeps_the_first_numbers(client: TestClient, path: str, key: str) -> None:
-    def vectors(**options: object) -> np.ndarray:
-        answer = client.post(path, json={key: list(TEXTS[:3])} | options).json()
-        return np.asarray(answer if isinstance(answer, list) else [one["embedding"] for one in answer["data"]])
+def vectors_in(answer: Any) -> np.ndarray:
+    """The vectors in the shape of any route."""
+    while isinstance(answer, dict):
+        answer = next(answer[name] for name in ("data", "embedding", "embeddings", "float") if name in answer)
+    rows = [one["embedding"] if isinstance(one, dict) else one for one in answer]
+    return np.atleast_2d([np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        *((path, {"inputs": [*TEXTS[:3]]}) for path in ("/", "/embed")),
+        *(("/v1/embeddings", {"input": [*TEXTS[:3]], "encoding_format": form}) for form in ("float", "base64")),
+        ("/api/embed", {"input": [*TEXTS[:3]]}),
+        ("/api/embeddings", {"prompt": TEXTS[0]}),
+        *((path, {"texts": [*TEXTS[:3]]}) for path in ("/v1/embed", "/v2/embed")),
+    ],
+)
+def test_normalize_false_keeps_the_first_numbers(client: TestClient, path: str, body: dict[str, object]) -> None:
+    name = "output_dimension" if "texts" in body else "dimensions"
+
+    def vectors(dimensions: int | None = None, **options: object) -> np.ndarray:
+        response = client.post(path, json=body | {name: dimensions} | options)
+        assert response.status_code == 200, response.text
+        return vectors_in(response.json())
 
     whole_BD = vectors()
     np.testing.assert_allclose(np.linalg.norm(whole_BD, axis=1), 1, atol=1e-6)
