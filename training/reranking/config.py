@@ -15,7 +15,6 @@ Format = Literal["jsonl", "squad", "tsv", "parallel", "insurance"]  # training.r
 Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
 MixBy = Literal["pair", "question"]
 MonoPositives = Literal["paraphrases", "none"]
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class SourceConfig(ConfigModel):
@@ -69,7 +68,6 @@ class XpiConfig(ConfigModel):
     sources: list[str]  # of parallel/, as the corpus names them
     count: Annotated[int, Field(ge=2)] = 100_000  # pairs made of them
     mono_positives: MonoPositives = "paraphrases"  # not printed; "none": pairs in one language are all negative
-    positive_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # of pairs that can be positive; not printed
     stage: RerankStageConfig = RerankStageConfig(epochs=1.0)
 
 
@@ -89,15 +87,6 @@ class NegativesConfig(ConfigModel):
         if "hard" in self.kind and self.encoder is None:
             raise ValueError(f"kind is {self.kind}; encoder must name the bi-encoder that finds them")
         return self
-
-
-class CodeSwitchConfig(ConfigModel):
-    """Questions with most of their words in another language, by a dictionary made of parallel text."""
-
-    sources: list[str]  # of parallel/, as the corpus names them
-    share: Probability = 0.5  # of the questions
-    words: Probability = 0.8  # of a switched question's words, where the dictionary has them
-    foreign: Probability = 0.4  # of a switched question's negatives: passages in its new language instead
 
 
 class TeachConfig(ConfigModel):
@@ -150,7 +139,6 @@ class RerankConfig(ConfigModel):
     xpi: XpiConfig | None = None  # None: without
     xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn
     negatives: NegativesConfig = NegativesConfig()
-    code_switch: CodeSwitchConfig | None = None  # None: all questions as they are
     teach: TeachConfig | None = None  # None: no bi-encoder learns from the re-ranker
     validation: ValidationConfig = ValidationConfig()
     measure: MeasureConfig = MeasureConfig()
@@ -161,16 +149,13 @@ class RerankConfig(ConfigModel):
     @property
     def trained_on(self) -> dict[str, list[str]]:
         """Setting -> the sources it names."""
-        parallel = {"xpi.sources": self.xpi, "code_switch.sources": self.code_switch}
-        named = {place: settings.sources for place, settings in parallel.items() if settings is not None}
-        return {"train": [source.corpus for source in self.train], **named}
+        xpi = {} if self.xpi is None else {"xpi.sources": self.xpi.sources}
+        return {"train": [source.corpus for source in self.train], **xpi}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if len(set(self.languages)) < 2:
             raise ValueError(f"languages is {self.languages}; it must have at least two")
-        if self.code_switch is not None and self.strategy == "cascade":
-            raise ValueError("code_switch is set; a cascade trains in one language at a time: use mixed or merged")
         return self
 
 

@@ -21,8 +21,6 @@ from training.corpora.leakage import EvaluationSentences, clean_passage, is_held
 from training.corpora.readers import files_of, find_pair_file, read_pair_file
 from training.errors import ConfigError, CorpusError, EvaluationError
 from training.evaluation.encoders import LoadModel, load_model, refuse_artifact
-from training.models.cross_encoder import load_base
-from training.reranking.code_switching import Lexicon, code_switch, splitter
 from training.reranking.collection import Collection, Texts, evenly_spaced
 from training.reranking.config import RerankConfig, SourceConfig
 from training.reranking.negatives import aligned_pairs, find_negatives
@@ -177,20 +175,7 @@ class RerankData:
         empty = [number for number, stage in enumerate(stages, start=1) if len(stage) < 2]
         if empty:
             raise CorpusError(f"stage {empty[0]} of {config.strategy} has no pair to train on")
-        switch = config.code_switch
-        if switch is None:
-            return stages
-        return [code_switch(stage, config.languages, self.lexicon, switch, seed=config.seed) for stage in stages]
-
-    @cached_property
-    def lexicon(self) -> Lexicon:
-        """The dictionary of `code_switch`; text without spaces is cut into words as the base's tokenizer does it.
-
-        Raises: CorpusError: a source is missing. ConfigError: the base cannot be loaded.
-        """
-        sentences = self.unmeasured(self.config.code_switch.sources if self.config.code_switch else [])
-        _, tokenizer = load_base(self.config.base, attention="eager")
-        return Lexicon.of(sentences, self.config.languages, splitter(tokenizer))
+        return stages
 
     def xpi_pairs(self) -> list[TextPair]:
         """The pairs of stage 1.
@@ -240,8 +225,7 @@ class RerankData:
         """Identity of all files that the run reads."""
         config = self.config
         files = set(files_under(self.folder / "eval"))
-        parallel = [source for settings in (config.xpi, config.code_switch) if settings for source in settings.sources]
-        for source, language in product(parallel, config.languages):
+        for source, language in product(config.xpi.sources if config.xpi else [], config.languages):
             pair_file = find_pair_file(self.folder / "parallel", source, language)
             files |= set(files_of(pair_file) if pair_file else ())
         for part in (config.train, config.validation.sources, config.measure.sets, config.measure.unseen):

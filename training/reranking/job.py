@@ -113,7 +113,7 @@ def _xpr(config: RerankConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
     if config.strategy == "mixed":
         settings["mix_by"] = config.mix_by
-    return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})
+    return settings
 
 
 def _make_body(run: RerankRun, body: BodyConfig, folder: Path) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import zlib
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from tests.training.reranking.small import THINGS, settings, translated, write_data
+from tests.training.reranking.small import settings, translated, write_data
 from training.corpora.catalog import load_catalog
 from training.corpora.leakage import EvaluationSentences
 from training.errors import EvaluationError
@@ -121,22 +120,6 @@ def test_record_names_the_licence_of_parallel_text(base: Path, tmp_path: Path) -
     (data / "parallel/talk").rename(data / "parallel/tico19")
     run = run_data(base, data, train=[{"path": "parallel/tico19", "format": "parallel"}], xpi={"sources": ["tico19"]})
     assert [row["licence"] for row in data_sources(run.config, run)] == [load_catalog()["tico19"].licence] * 2
-
-
-def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Path) -> None:
-    data = write_data(tmp_path / "data")
-    (data / "parallel/asked").mkdir()
-    asked = [f"{one} {other}" for one, other in combinations(["where", "is", "the", "today", *THINGS[:9]], 2)]
-    (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
-    switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
-    plain = run_data(base, data, strategy="merged")
-    switched = run_data(base, data, strategy="merged", code_switch=switch)
-    other = {"en": "xx", "xx": "en"}
-    before, after = plain.xpr_stages()[0], switched.xpr_stages()[0]
-    assert [pair.passage for pair in after] == [pair.passage for pair in before]
-    assert [pair.languages[0] for pair in after] == [other[pair.languages[0]] for pair in before]
-    assert {pair.query for pair in after} == {pair.query for pair in before}  # each is there in both languages
-    assert plain.fingerprint() != switched.fingerprint()  # which reads `asked`, too
 
 
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
