@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,6 +192,7 @@ class RerankData:
     def parallel(self, sources: Iterable[str]) -> list[Texts]:
         """Read parallel sentences: the same English in two files is one sentence in three languages."""
         sentences: dict[tuple[str, int], dict[str, str]] = {}
+        times: Counter[tuple[str, str]] = Counter()  # how often an English sentence has come with a language
         languages = self.config.languages
         for source in sources:
             paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in languages}
@@ -198,10 +200,10 @@ class RerankData:
                 raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
             for language, path in paths.items():
                 for english, other in read_pair_file(path, language) if path else ():
-                    number = 0  # a second translation of the same English is a sentence of its own
-                    while language in sentences.get((english, number), {}):
-                        number += 1
-                    sentences.setdefault((english, number), {"en": english})[language] = other
+                    if english.strip() and other.strip():
+                        number = times[english, language]  # a second translation is a sentence of its own
+                        times[english, language] += 1
+                        sentences.setdefault((english, number), {"en": english})[language] = other
         kept = ({name: text for name, text in texts.items() if name in languages} for texts in sentences.values())
         return [texts for texts in kept if len(texts) > 1]
 

@@ -1,6 +1,7 @@
 """What a re-ranker is trained and validated on."""
 
 import json
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -120,6 +121,21 @@ def test_record_names_the_licence_of_parallel_text(base: Path, tmp_path: Path) -
     (data / "parallel/talk").rename(data / "parallel/tico19")
     run = run_data(base, data, train=[{"path": "parallel/tico19", "format": "parallel"}], xpi={"sources": ["tico19"]})
     assert [row["licence"] for row in data_sources(run.config, run)] == [load_catalog()["tico19"].licence] * 2
+
+
+def test_pairs_without_a_side_join_no_sentences(base: Path, tmp_path: Path) -> None:
+    for language, lines in {"xx": "Hallo\nEins\n\nGut\nGuto\n", "yy": "Salut\nDeux\nBien\n \nBon\n"}.items():
+        (tmp_path / "parallel/talk").mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(tmp_path / f"parallel/talk/en-{language}.txt.zip", "w") as archive:
+            archive.writestr("talk.en", "Hi\n\nFine\nGood\nGood\n")
+            archive.writestr(f"talk.{language}", lines)
+    found = run_data(base, tmp_path, languages=["en", "xx", "yy"]).parallel(["talk"])
+    assert found == [
+        {"en": "Hi", "xx": "Hallo", "yy": "Salut"},
+        {"en": "Good", "xx": "Gut", "yy": "Bon"},
+        {"en": "Good", "xx": "Guto"},
+        {"en": "Fine", "yy": "Bien"},
+    ]
 
 
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
