@@ -172,7 +172,7 @@ def _finish(run: RerankRun, folder: Path) -> None:
     stages = [*(["xpi"] if run.config.xpi else []), *run.xpr_steps]
     trained = run.out / stages[-1]
     seen = {name: pairs_seen(run.out / name) for name in stages}
-    for name, scores in ((BEST, read_scores(run.out)), (LAST, {})):
+    for name, scores in ((BEST, read_scores(run.out / "scores")), (LAST, {})):
         shutil.copytree(trained / name, folder / name, dirs_exist_ok=True)
         commit = training_commit(trained)
         write_record(folder / name, run.config, run.data, git_commit=commit, pairs_seen=seen, scores=scores)
@@ -206,7 +206,7 @@ def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
         )
 
 
-def read_scores(out: Path) -> dict[str, Any]:
-    """Set -> scorer -> metric -> couple -> score, of a finished run."""
-    scores: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
+def read_scores(folder: Path) -> dict[str, Any]:
+    """Set -> scorer -> metric -> couple -> score, of the finished step `scores`."""
+    scores: dict[str, Any] = json.loads((folder / SCORES).read_text(encoding="utf-8"))
     return scores
