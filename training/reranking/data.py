@@ -199,7 +199,7 @@ class RerankData:
             if not any(paths.values()):
                 raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
             for language, path in paths.items():
-                for english, other in read_pair_file(path, language) if path else ():
+                for english, other in read_pair_file(path, language, on_bad_line=None) if path else ():
                     if english.strip() and other.strip():
                         number = times[english, language]  # a second translation is a sentence of its own
                         times[english, language] += 1

@@ -198,7 +198,7 @@ def read_parallel(folder: Path) -> Collection:
 
 def _chunks(path: Path, language: str) -> Iterator[dict[str, list[str]]]:
     """A few lines in a row, by language."""
-    pairs = read_pair_file(path, language)
+    pairs = read_pair_file(path, language, on_bad_line=None)
     while chunk := list(islice(pairs, PASSAGE_LINES)):
         yield {"en": [english for english, _ in chunk], language: [other for _, other in chunk]}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.training.reranking.small import settings, translated, write_data
 from training.corpora.catalog import load_catalog
 from training.corpora.leakage import EvaluationSentences
-from training.errors import EvaluationError
+from training.errors import CorpusError, EvaluationError
 from training.reranking.collection import Collection, Question
 from training.reranking.config import RerankConfig
 from training.reranking.data import MeasuredText, RerankData
@@ -136,6 +136,15 @@ def test_pairs_without_a_side_join_no_sentences(base: Path, tmp_path: Path) -> N
         {"en": "Good", "xx": "Guto"},
         {"en": "Fine", "yy": "Bien"},
     ]
+
+
+def test_a_bad_line_names_no_setting_that_is_not_there(base: Path, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    (data / "parallel/talk/en-xx.tsv").write_text("one\tone\nHi\n")
+    source = {"path": "parallel/talk", "format": "parallel"}
+    for read in (run_data(base, data).xpi_pairs, lambda: run_data(base, data, train=[source]).training):
+        with pytest.raises(CorpusError, match=r"line 2 has 1 columns.* \(correct the line or take it out\)"):
+            read()
 
 
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
