@@ -21,7 +21,7 @@ from training.corpora.catalog import check_terms
 from training.corpora.leakage import EvaluationSentences, clean_passage, is_held_out
 from training.corpora.readers import files_of, find_pair_file, read_pair_file
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import LoadModel, load_model, refuse_artifact
+from training.evaluation.encoders import MANIFEST_FILE, LoadModel, load_model, refuse_artifact
 from training.reranking.collection import Collection, Texts, evenly_spaced
 from training.reranking.config import RerankConfig, SourceConfig
 from training.reranking.negatives import aligned_pairs, find_negatives
@@ -69,9 +69,12 @@ class RerankData:
     def __post_init__(self) -> None:
         """Fail hours before it is needed.
 
-        Raises: ConfigError: text has other `terms`. EvaluationError: `load_model` refuses a bi-encoder: an artifact.
+        Raises: ConfigError: text has other `terms`, or an artifact is to be taught. EvaluationError: `load_model`
+            refuses a bi-encoder: an artifact.
         """
         check_terms(self.config.terms, self.config.trained_on)
+        if (teach := self.config.teach) and (Path(teach.encoder) / MANIFEST_FILE).is_file():
+            raise ConfigError(f"teach.encoder {teach.encoder} is an artifact; name a sentence-transformers model")
         if self.load_model is load_model:
             for name in (self.config.negatives.encoder, self.config.measure.bi_encoder):
                 if name is not None:

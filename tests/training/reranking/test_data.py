@@ -10,7 +10,7 @@ import pytest
 from tests.training.reranking.small import settings, translated, write_data
 from training.corpora.catalog import load_catalog
 from training.corpora.leakage import EvaluationSentences
-from training.errors import CorpusError, EvaluationError
+from training.errors import ConfigError, CorpusError, EvaluationError
 from training.reranking.collection import Collection, Question
 from training.reranking.config import RerankConfig
 from training.reranking.data import MeasuredText, RerankData
@@ -152,3 +152,5 @@ def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path:
     measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path)}
     with pytest.raises(EvaluationError, match=r"is an artifact, .* run training/run\.sh"):
         run_data(base, tmp_path, measure=measure)
+    with pytest.raises(ConfigError, match=r"teach\.encoder .* is an artifact; name a sentence-transformers"):
+        run_data(base, tmp_path, teach={"encoder": str(tmp_path)})
