@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import AboveZero, Beta, Count, Seed, StageConfig, Terms
+from training.config.run import AboveZero, Beta, Count, LoopConfig, Seed, Terms
 
 MIN_LENGTH = 16  # tokens of a pair
 Format = Literal["jsonl", "squad", "tsv", "parallel", "insurance"]  # training.reranking.readers
@@ -46,20 +46,27 @@ class BodyConfig(ConfigModel):
     bottleneck_size: int | None = None  # width of the word table, by SVD; None: the base's
 
 
-class RerankStageConfig(StageConfig):
+class TeachStageConfig(LoopConfig):
     """A stage: the paper's optimiser where it prints one, ours where it does not."""
 
     batch_size: Annotated[int, Field(ge=2)] = 32  # pairs; not printed
     learning_rate: AboveZero = 2e-5
     betas: list[Beta] = Field(default=[0.9, 0.999], min_length=2, max_length=2)
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1  # of the pairs; not printed
-    max_length: int = 512  # tokens a pair while training; at most the run's
 
     @model_validator(mode="after")
     def _check_length(self) -> Self:
         if (self.pairs is None) == (self.epochs is None):
             raise ValueError("there must be either pairs or epochs: how long it trains")
         return self
+
+
+class RerankStageConfig(TeachStageConfig):
+    """A stage of the re-ranker itself."""
+
+    seed: Seed | None = None  # None: the run's
+    max_length: int = 512  # tokens a pair while training; at most the run's
+    compile: bool = False  # the layers; not those of a base that is no student of ours
 
 
 class XpiConfig(ConfigModel):
@@ -94,7 +101,7 @@ class TeachConfig(ConfigModel):
 
     encoder: str  # a folder, a package's model or a hub name
     scale: AboveZero = 20.0  # its score is cosine * scale
-    stage: RerankStageConfig = RerankStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
+    stage: TeachStageConfig = TeachStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
 
 
 class ValidationConfig(ConfigModel):

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from training.config.run import LoopConfig
+from training.errors import ConfigError
 from training.losses import relevance
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import CrossletEncoder, compile_layers
@@ -58,7 +60,7 @@ class EpochPlan:
         return order[: self.pairs - index * self.count]
 
 
-def pairs_to_train(stage: RerankStageConfig, count: int) -> int:
+def pairs_to_train(stage: LoopConfig, count: int) -> int:
     """Return how many pairs a stage draws from `count`: its `pairs`, or its `epochs` of them."""
     return int(stage.pairs or 2) if stage.epochs is None else max(2, round(stage.epochs * count))
 
@@ -89,7 +91,9 @@ def train_stage(
         seed=seed,
         epoch_pairs=len(pairs),
     )
-    if stage.compile and isinstance(model.encoder, CrossletEncoder):
+    if stage.compile:
+        if not isinstance(model.encoder, CrossletEncoder):
+            raise ConfigError(f"{folder.name} has compile, which base {config.base} does not take: leave it out")
         compile_layers(model.encoder)
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)
     train(
