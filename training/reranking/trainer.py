@@ -34,7 +34,7 @@ from training.system.files import write_json_atomically
 from training.vocabulary.tokens import TokenStore
 
 BEST, LAST = "best", "last"  # subfolders of a stage, each a checkpoint
-SCORE = "acc1.json"  # in a checkpoint: its score on the validation set
+SCORE = "acc1.json"  # in the best checkpoint: its score on the validation set
 FACTS = {"name", "languages", "max_length"}  # of the configuration, kept in a checkpoint
 
 
@@ -106,7 +106,7 @@ def train_stage(
         device=device,
         validate=keeper,
     )
-    keeper.save(folder / LAST, keeper.last_score)
+    keeper.save(folder / LAST)
 
 
 def relevance_objective(model: CrossEncoder, store: TokenStore, label_N: Tensor, device: torch.device) -> Objective:
@@ -130,19 +130,18 @@ class BestKeeper:
     config: RerankConfig
     folder: Path
     bf16: bool = True
-    last_score: float = 0.0
 
     def __call__(self) -> float:
         """acc@1 x 100 of the model as it is now."""
         measure = CrossEncoderScorer(self.model, self.tokenizer, max_length=self.config.max_length, bf16=self.bf16)
-        self.last_score = score_ranking(self.validation, measure(self.validation))["acc@1"]
+        score = score_ranking(self.validation, measure(self.validation))["acc@1"]
         best = self.folder / BEST / SCORE
-        if not best.is_file() or self.last_score > json.loads(best.read_text(encoding="utf-8"))["acc@1"]:
-            self.save(self.folder / BEST, self.last_score)
-        return self.last_score
+        if not best.is_file() or score > json.loads(best.read_text(encoding="utf-8"))["acc@1"]:
+            best.unlink(missing_ok=True)  # it comes last: a half-written checkpoint counts as none
+            self.save(best.parent)
+            write_json_atomically(best, {"acc@1": score})
+        return score
 
-    def save(self, folder: Path, score: float) -> None:
-        """A checkpoint; its score comes last, so a half-written one counts as none."""
-        (folder / SCORE).unlink(missing_ok=True)
+    def save(self, folder: Path) -> None:
+        """Write the model as it is now."""
         save_cross_encoder(self.model, self.tokenizer, folder, **self.config.model_dump(include=FACTS))
-        write_json_atomically(folder / SCORE, {"acc@1": score})
