@@ -44,14 +44,14 @@ from service.model.artifact import MANIFEST_FILE, ArtifactError, load_manifest
 from training.adaptation.job import Task, Training, adapt
 from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
-from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
+from training.adaptation.start import Start, open_checkpoint
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
 from training.alignment.pairs import PairFile, Split, with_languages
 from training.alignment.scores import ServedScores, lost_beyond, served_scores
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
 from training.system.command import exit_status
-from training.system.files import write_json_atomically
+from training.system.files import RECORD_FILE, write_json_atomically
 
 UNFINISHED = ".training."  # begins the name of a folder in --out
 

@@ -24,7 +24,7 @@ from training.errors import ConfigError, CorpusError, EvaluationError, LeakageEr
 from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
 from training.system.device import describe_hardware
-from training.system.files import LOCK, check_folder, wait_for, write_atomically, write_json_atomically
+from training.system.files import LOCK, check_folder, wait_for, write_json_atomically, write_text_atomically
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -123,7 +123,7 @@ def _prepare(
             folder.resolve().mkdir()
     out.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
-    write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
+    write_text_atomically(out / "config.yaml", resolved)
 
 
 def fingerprints(steps: list[Step], *, data_fingerprint: str) -> dict[str, str]:
