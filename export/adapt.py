@@ -44,14 +44,14 @@ from service.model.artifact import MANIFEST_FILE, ArtifactError, load_manifest
 from training.adaptation.job import Task, Training, adapt
 from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
-from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
+from training.adaptation.start import Start, open_checkpoint
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
-from training.alignment.pairs import Split, with_languages
+from training.alignment.pairs import PairFile, Split, with_languages
 from training.alignment.scores import ServedScores, lost_beyond, served_scores
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
 from training.system.command import exit_status
-from training.system.files import write_json_atomically
+from training.system.files import RECORD_FILE, write_json_atomically
 
 UNFINISHED = ".training."  # begins the name of a folder in --out
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         round_words=form is not None and form.word_bits == 4,
     )
-    most, folder = options.max_search_loss, unfinished_folder(options, split, settings, served.revision)
+    most, folder = options.max_search_loss, unfinished_folder(options, pairs, split, settings, served.revision)
     task = Task(
         served, pairs, split, options.data, start, settings, options.new_pieces, folder=folder, max_search_loss=most
     )
@@ -109,9 +109,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def unfinished_folder(options: argparse.Namespace, split: Split, settings: Settings, revision: str) -> Path:
+def unfinished_folder(
+    options: argparse.Namespace, pairs: PairFile, split: Split, settings: Settings, revision: str
+) -> Path:
     """Return the folder in --out of an interrupted training with the same model, pairs and settings; remove others."""
-    facts = repr((revision, split.train, settings, options.new_pieces))
+    facts = repr((revision, pairs.languages, split.train, settings, options.new_pieces))
     folder: Path = options.out / f"{UNFINISHED}{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
     for other in options.out.glob(f"{UNFINISHED}*"):
         if other != folder:

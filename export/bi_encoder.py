@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 import training.models.sentence_encoder  # noqa: F401 - registers the crosslet architecture with transformers
-from export.checkpoint import RECORD_FILE, TrainingRecord, cut_positions, plain_tokenizer, read_record
+from export.checkpoint import TrainingRecord, cut_positions, plain_tokenizer, read_record
 from export.errors import BadCheckpoint, BadRequest
 from export.gate import check_vectors, vector_loss
 from export.graph import SentenceGraph, build_graph, truncated_dim
@@ -27,6 +27,7 @@ from service.model.artifact import SCHEMA_VERSION, Kind, ParityPack
 from service.model.tokenizer import Tokenizer
 from training.errors import LoadError
 from training.models.loading import load_sentence_transformer
+from training.system.files import RECORD_FILE
 
 CONFIG_FILE = "config_sentence_transformers.json"
 DECIMALS = 7  # the precision of float32 in a unit vector

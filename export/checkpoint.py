@@ -16,8 +16,8 @@ from export.errors import BadCheckpoint
 from service.model.artifact import DataLicence
 from training.models.start import OFFSET_FAMILIES
 from training.reranking.ranking import RankingSet
+from training.system.files import RECORD_FILE
 
-RECORD_FILE = "crosslet.json"
 Pair = tuple[str, str]  # query, passage
 ROBERTA_FAMILY = (*OFFSET_FAMILIES, "mpnet")  # positions start after the padding id
 CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # known position layouts; others keep the whole table

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tokenizers  # type: ignore[import-untyped]
 import torch
 
-from export.checkpoint import RECORD_FILE, Pair, TrainingRecord, cut_positions, plain_tokenizer, read_record
+from export.checkpoint import Pair, TrainingRecord, cut_positions, plain_tokenizer, read_record
 from export.errors import BadCheckpoint
 from export.gate import check_scores, pairs_of, score_loss
 from export.graph import PairGraph
@@ -27,6 +27,7 @@ from training.errors import ConfigError, EvaluationError
 from training.models.cross_encoder import CrossEncoder
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.pair_tokens import PairTokenizer
+from training.system.files import RECORD_FILE
 
 DECIMALS = 7  # a float32 in [0, 1] has no more that matter
 MAX_DIFFERENCE: dict[Precision, float] = {"int8": 0.05, "fp32": 0.001}  # of a score: another CPU rounds otherwise

@@ -4,6 +4,7 @@ TrainingError
 ├── ConfigError        unknown key, wrong type, impossible value
 ├── LoadError          a model is incomplete, or needs code from its folder
 ├── CorpusError        missing or empty corpus, a line that is not a pair
+│   └── BadLineError   the last alone
 ├── FetchError         a corpus cannot be downloaded
 ├── LeakageError       an evaluation sentence is in the training text
 ├── EvaluationError    a model or evaluation set is missing or malformed
@@ -29,6 +30,10 @@ class LoadError(TrainingError):
 
 class CorpusError(TrainingError):
     """The parallel text is missing, empty or malformed."""
+
+
+class BadLineError(CorpusError):
+    """A line of parallel text is not a pair."""
 
 
 class FetchError(TrainingError):

@@ -23,9 +23,8 @@ from transformers import BertModel
 from export.__main__ import say, status_of
 from export.errors import BadRequest
 from export.restore.source import UNREADABLE, WORDS, Source, open_source, restored_student, unreadable
-from training.adaptation.start import RECORD_FILE
 from training.models.sentence_encoder import save_modules, save_sentence_encoder
-from training.system.files import write_json_atomically
+from training.system.files import RECORD_FILE, write_json_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

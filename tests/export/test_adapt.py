@@ -2,6 +2,7 @@
 
 import json
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from transformers import BertConfig, XLMRobertaTokenizerFast
 
 from export.__main__ import main as export
-from export.adapt import main
+from export.adapt import main, unfinished_folder
 from export.evaluation.models import load_model
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
@@ -19,6 +20,8 @@ from tests.artifacts import build_artifact
 from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record
 from tests.training.alignment.files import IN_GREEK, PAIRS, write_pairs
 from tests.vocabularies import unigram
+from training.adaptation.trainer import Settings
+from training.alignment.pairs import read_pairs, split_file
 from training.evaluation.bitext import score_bitext
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
@@ -107,6 +110,15 @@ def test_a_stopped_training_goes_on_to_the_same_model(
     assert {path.name for path in out.iterdir()} == {"model", "report.md", "figures"}
     left, right = (load_sentence_encoder(folder / "model").state_dict() for folder in (whole, out))
     assert all(tensor.equal(right[name]) for name, tensor in left.items())
+
+
+def test_pairs_said_to_be_of_other_languages_start_anew(pairs: Path, tmp_path: Path) -> None:
+    folders = []
+    for languages in (("en", "de"), ("en", "gsw"), ("en", "de")):
+        known = read_pairs(pairs, languages=languages)
+        options = Namespace(out=tmp_path, new_pieces=0)
+        folders.append(unfinished_folder(options, known, split_file(known, None, seed=0), Settings(), "a revision"))
+    assert folders[0] == folders[2] != folders[1]  # the languages say which side is the label
 
 
 def test_checkpoint_stays_one_and_frozen_parts_stay(checkpoint: Path, pairs: Path, tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_without_a_gain_no_model_is_written(
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "| none | " in report
     assert "nothing gained on dev beyond chance" in report
+    assert "after 0 of 1 epochs." in report  # the untrained head
     assert main([*options, "--force"]) == 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training.ablation.plots import Panel
-from training.system.files import write_atomically
+from training.system.files import write_text_atomically
 
 FIGURE_FOLDER = "figures"
 NOTHING = "–"  # a cell of a table without a value
@@ -56,8 +56,8 @@ def write_document(title: str, blocks: list[Block], folder: Path) -> None:
     for block in blocks:
         if isinstance(block, FigureBlock):
             for panel in block.panels:
-                _write_text(figures / f"{panel.name}.svg", on_paper(panel.svg))
-    _write_text(folder / "report.md", to_markdown(title, blocks))
+                write_text_atomically(figures / f"{panel.name}.svg", on_paper(panel.svg))
+    write_text_atomically(folder / "report.md", to_markdown(title, blocks))
 
 
 def to_markdown(title: str, blocks: list[Block]) -> str:
@@ -122,7 +122,3 @@ def _markdown_table(table: Table) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
     if table.note:
         yield f"\n*{table.note}*"
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -42,29 +42,31 @@ class StudySpec(ConfigModel):
 
 @dataclass(frozen=True)
 class StudyCell:
-    """One training. `label`: its name, and its seed where there are several."""
+    """One training. `label`: its name, and its seed where there are several. `folders`: of its steps, by name."""
 
     name: str  # as the paper's rows: "XPI + mixed"
     label: str
     run: RerankRun
+    data_fingerprint: str
+    folders: dict[str, Path]
 
     @property
     def is_done(self) -> bool:
         """Whether it is trained and measured."""
-        return (self.run.out / "final" / DONE).exists()
+        return (self.folders["final"] / DONE).exists()
 
     def scores(self) -> StudyScores | None:
         """What it scores; None: not trained yet."""
-        return read_scores(self.run.out) if self.is_done else None
+        return read_scores(self.folders["scores"]) if self.is_done else None
 
     def pairs(self) -> int:
         """Pairs of question and passage that a finished cell was trained on."""
-        return sum(pairs_seen(self.run.out / step) for step in self.run.xpr_steps)
+        return sum(pairs_seen(self.folders[step]) for step in self.run.xpr_steps)
 
     def records(self) -> dict[Path, dict[str, Any]]:
         """Of each finished step its commit, hardware and seconds."""
-        files = [self.run.out / step.name / DONE for step in self.run.steps()]
-        return {file.resolve(): json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()}
+        files = [folder / DONE for folder in self.folders.values()]
+        return {file: json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()}
 
 
 def is_study(raw: Any) -> bool:
@@ -95,13 +97,18 @@ def seeds_of(spec: StudySpec) -> list[int]:
 def study_cells(spec: StudySpec, data: Path, out: Path, load_model: LoadModel = load_model) -> list[StudyCell]:
     """The cells of each seed in turn. Only the first seed measures the bi-encoder: it has no seed."""
     seeds, cells = seeds_of(spec), []
+    known: dict[bool, str] = {}  # with XPI or without, which reads more text -> fingerprint
     for seed in seeds:
         measure = spec.run.measure if seed == seeds[0] else spec.run.measure.model_copy(update={"bi_encoder": None})
         for name, varied in _configs(spec).items():
             config = varied.model_copy(update={"seed": seed, "measure": measure})
             label = name if len(seeds) == 1 else f"{name}, seed {seed}"
             run = RerankRun(config, RerankData(config, data, load_model), out / "cells" / _folder(label))
-            cells.append(StudyCell(name, label, run))
+            if (data_fingerprint := known.get(config.xpi is None)) is None:
+                data_fingerprint = known[config.xpi is None] = run.data.fingerprint()
+            identities = fingerprints(run.steps(), data_fingerprint=data_fingerprint)
+            folders = {step: out / "steps" / f"{step}-{identity}" for step, identity in identities.items()}
+            cells.append(StudyCell(name, label, run, data_fingerprint, folders))
     return cells
 
 
@@ -137,19 +144,16 @@ def train_cells(cells: list[StudyCell], out: Path) -> None:
     for number, cell in enumerate(cells, start=1):
         logger.info("cell %d of %d: %s", number, len(cells), cell.label)
         run, steps = cell.run, cell.run.steps()
-        identity = run.data.fingerprint()
-        share_steps(steps, run.out, out / "steps", data_fingerprint=identity)
-        run_steps(steps, run.config, run.out, data_fingerprint=identity)
+        share_steps(steps, run.out, out / "steps", data_fingerprint=cell.data_fingerprint)
+        run_steps(steps, run.config, run.out, data_fingerprint=cell.data_fingerprint)
 
 
 def describe_cells(cells: list[StudyCell]) -> list[str]:
     """Each cell with its steps, and which of them it shares with one above."""
-    known: set[str] = set()
+    known: set[Path] = set()
     lines = []
     for cell in cells:
-        run = cell.run
-        identities = fingerprints(run.steps(), data_fingerprint=run.data.fingerprint())
-        steps = [name if identity not in known else f"{name} (shared)" for name, identity in identities.items()]
-        known |= set(identities.values())
+        steps = [name if folder not in known else f"{name} (shared)" for name, folder in cell.folders.items()]
+        known |= set(cell.folders.values())
         lines.append(f"{cell.label}: {'done' if cell.is_done else ', '.join(steps)}")
     return lines

@@ -54,7 +54,7 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
         # The order of sources matters: the first source keeps a duplicate pair
         passages = cell.config.passages if "passages" in cell.config.stages else None
         read = (passages and (list(passages.sets), passages.measured), cell.config.tokenizer.mono)
-        text = repr((list(cell.config.corpus.sources), cell.config.languages, read))
+        text = repr((list(cell.config.corpus.sources), cell.config.languages, cell.config.tokenizer.kind, read))
         if text not in known:
             known[text] = run.data_fingerprint()
         steps = steps_of(run)

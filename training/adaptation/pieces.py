@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 from training.adaptation.lesson import kept_texts
 from training.adaptation.start import Start
 from training.alignment.pairs import Pair
-from training.alignment.scores import read_probe
 from training.errors import AlignmentError, ConfigError
 from training.models.encoder import CrossletEncoder, word_table
 from training.models.lexical import bags_of, solve_ridge
@@ -36,7 +35,7 @@ def with_new_pieces(start: Start, pairs: Sequence[Pair], sides: Sequence[int], m
     tokenizer = Tokenizer.from_str(start.tokenizer.backend_tokenizer.to_str())
     texts = [pair[side] for pair in pairs for side in sides]
     others = [pair[side] for pair in pairs for side in {0, 1} - set(sides)]
-    others += [*kept_texts(None), *(text for column in read_probe().values() for text in column)]
+    others += kept_texts(None)  # the probe is not among them: it shows whether new pieces harm a language
     try:
         pieces = new_pieces(tokenizer, texts, most, others=others, languages=len(start.record["languages"]))
     except ConfigError as exc:

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training.errors import AlignmentError, LoadError
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from training.system.files import RECORD_FILE
 
-RECORD_FILE = "crosslet.json"
 MOST_UNKNOWN = 0.3  # share of the pieces
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
 from training.alignment.layers import Head, Layer, Layers, Means, Vectors, apply
-from training.alignment.trainer import Pairs, Progress, Settings, train_head
+from training.alignment.trainer import Epoch, Pairs, Progress, Settings, train_head
 from training.evaluation.bitext import score_bitext
 from training.models.labels import linear_fit
 
@@ -35,11 +35,16 @@ class Candidate(Head):
 
 def make_candidates(
     train: Pairs, dev: Pairs, settings: Settings, method: Method, progress: Progress = lambda epoch: None
-) -> list[Candidate]:
-    """Heads of a method, the best on dev first; of equals, the weaker. All take vectors at unit length."""
+) -> tuple[list[Candidate], tuple[Epoch, ...]]:
+    """Heads of a method, the best on dev first; of equals, the weaker. All take vectors at unit length.
+
+    Returns: also the epochs of the siamese head, if the method has one.
+    """
     heads: dict[str, Layers] = {}
+    epochs: tuple[Epoch, ...] = ()
     if method in ("best", "siamese"):
-        layers = train_head(train, dev, settings, progress).layers
+        trained = train_head(train, dev, settings, progress)
+        layers, epochs = trained.layers, trained.epochs
         strengths = STRENGTHS if settings.structure == "linear" else (1.0,)
         heads |= {f"siamese, strength {strength:g}": _weakened(layers, strength) for strength in strengths}
     if method in ("best", "midpoint"):
@@ -48,7 +53,7 @@ def make_candidates(
         heads |= {f"whitening {value:g}": (whitening(*train.sides, shrinkage=value),) for value in SHRINKAGES}
     candidates = [_candidate(name, layers, train, dev) for name, layers in heads.items()]
     candidates.sort(key=lambda candidate: candidate.dev_p1)  # of equals, the weaker comes later
-    return candidates[::-1]
+    return candidates[::-1], epochs
 
 
 def choose(candidates: Sequence[T], harmless: Callable[[T], bool]) -> T:

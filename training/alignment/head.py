@@ -22,9 +22,8 @@ from training.alignment.pairs import with_languages
 from training.errors import AlignmentError
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
-from training.system.files import share
+from training.system.files import RECORD_FILE, share, write_json_atomically
 
-RECORD_FILE = "crosslet.json"
 Structure = Literal["linear", "tanh", "relu", "two-tanh"]
 Start = Literal["identity", "random"]
 STRUCTURES: tuple[Structure, ...] = get_args(Structure)
@@ -112,7 +111,7 @@ def write_checkpoint(
         facts["languages"] = list(with_languages(facts["languages"], alignment["languages"]))
         facts["evaluation"] = {"alignment": alignment}
         facts["data"] = [*facts.get("data", []), data]
-        (out / RECORD_FILE).write_text(json.dumps(facts, ensure_ascii=False, indent=1), encoding="utf-8")
+        write_json_atomically(out / RECORD_FILE, facts)
 
 
 def _dense(layer: Layer) -> Dense:

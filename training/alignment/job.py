@@ -51,7 +51,7 @@ class Outcome:
     chosen: Candidate
     dev_p1: float
     is_gain: bool
-    epochs: list[Epoch]
+    epochs: tuple[Epoch, ...]
     rows: dict[str, Scores]
     before: ServedScores
     after: ServedScores
@@ -75,13 +75,7 @@ def align(task: Task, progress: Progress = lambda epoch: None) -> Outcome:
     encode = each_text_once(task.model.encode, bar="vectors")
     encode([text for part in (split.train, split.dev, split.test) for pair in part for text in pair])
     train, dev, test = (vectors_of(part, encode) for part in (split.train, split.dev, split.test))
-    epochs: list[Epoch] = []
-
-    def on_epoch(epoch: Epoch) -> None:
-        epochs.append(epoch)
-        progress(epoch)
-
-    candidates = make_candidates(train, dev, task.settings, task.method, on_epoch)
+    candidates, epochs = make_candidates(train, dev, task.settings, task.method, progress)
 
     def guard_of(head: Callable[[Vectors], Vectors]) -> Guard:
         return guard_scores(lambda texts: head(encode(texts)), task.data, languages)

@@ -119,6 +119,8 @@ def _read_rows(path: Path, min_score: float | None) -> Iterator[Pair | None]:
         if columns not in (2, 3) or len(cells) != columns or not all(cells):
             raise AlignmentError(f"{where}; a line is left<TAB>right, or score<TAB>left<TAB>right, none of them empty")
         *scores, left, right = cells
+        if min_score is not None and not scores:
+            raise AlignmentError(f"{where}, none of them a score; leave --min-score out")
         try:
             is_low = any(parse_score(score) < (-math.inf if min_score is None else min_score) for score in scores)
         except ValueError as exc:

@@ -58,7 +58,8 @@ def _heads(outcome: Outcome) -> Iterator[Block]:
     yield Table(header, rows)
     if outcome.epochs:
         best = max(outcome.epochs, key=lambda epoch: (epoch.p1, -epoch.number))
-        yield Paragraph(f"Siamese head: {len(outcome.epochs)} epochs, best on dev {best.p1:.1f} after {best.number}.")
+        count = len(outcome.epochs) - 1
+        yield Paragraph(f"Siamese head: best on dev, {best.p1:.1f}, after {best.number} of {count} epochs.")
 
 
 def _kept(guard: Guard) -> list[str]:

@@ -294,7 +294,7 @@ def _closed_form(train: Pairs, dev: Pairs, test: Pairs) -> list[StudyRow]:
     sides = [(rotation(pairs[0]), pairs[1]) for pairs in (fitted, tested)]
     rows = [_before(train, test), _row("orthogonal Procrustes, one side", *sides)]
     for method in CLOSED_FORMS:
-        best = make_candidates(train, dev, Settings(), method)[0]
+        (best, *_), _ = make_candidates(train, dev, Settings(), method)
         sides = [(best.mapped(pairs.source_ND), best.mapped(pairs.target_ND)) for pairs in (train, test)]
         rows.append(_row(f"{method}, both sides, best on dev", *sides))
     return rows

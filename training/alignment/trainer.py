@@ -66,10 +66,8 @@ class Pairs:
     target_N: NDArray[np.int64]
 
     @classmethod
-    def of(cls, source_ND: Vectors, target_ND: Vectors, texts: Sequence[tuple[str, str]] | None = None) -> Pairs:
-        """texts: of each pair; None: all sentences are distinct."""
-        if texts is None:
-            return cls(source_ND, target_ND, np.arange(len(source_ND)), np.arange(len(source_ND)))
+    def of(cls, source_ND: Vectors, target_ND: Vectors, texts: Sequence[tuple[str, str]]) -> Pairs:
+        """texts: of each pair."""
         return cls(source_ND, target_ND, *(_numbered([pair[side] for pair in texts]) for side in (0, 1)))
 
     def __len__(self) -> int:

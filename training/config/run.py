@@ -93,19 +93,13 @@ class LabelConfig(ConfigModel):
         return self
 
 
-class StageConfig(ConfigModel):
-    """One training stage. Set either `pairs` or `epochs`: its length."""
+class LoopConfig(ConfigModel):
+    """How a stage trains. Set either `pairs` or `epochs`: its length."""
 
     pairs: Annotated[int, Field(ge=2)] | None = None
     """pairs to train on, repeats included"""
     epochs: AboveZero | None = None
     """passes over its sources"""
-    sources: Annotated[list[str], Field(min_length=1)] | None = None
-    """the corpora it draws from; null: all"""
-    language_exponent: float | None = None
-    """null: `corpus.language_exponent`; below 0 favours thin languages"""
-    seed: Seed | None = None
-    """of its draw of pairs and their order; null: the run's"""
     batch_size: Annotated[int, Field(ge=2)] = 64
     """pairs a batch, over all processes"""
     accumulation: Count = 1
@@ -128,22 +122,10 @@ class StageConfig(ConfigModel):
     """decay of Adam's two moments"""
     dropout: bool = False
     """train with the base's dropout"""
-    bucketed: bool = True
-    """batch pairs of similar length; false: in drawn order"""
-    reduction: Reduction = "sum"
-    """of the squared errors of Eqs. (2), (3), (4) and (6) over D"""
-    max_length: TextLength = 64
-    """tokens a text while training; at most the student's"""
     sparse_embeddings: bool | None = None
     """update only rows that a batch uses; null: in tables over 16.8M weights"""
     bf16: bool = True
     """where the hardware supports it; false: float32. Labels and scores are float32 if every stage is"""
-    compile: bool = False
-    """torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start"""
-    source_share: Share | None = None
-    """share of a batch's English sides to train on; not in stage 2; null: all"""
-    round_words: bool = False
-    """train with word embeddings rounded as in a 4-bit export"""
     validate_pairs: Count | None = None
     """a dev score every N pairs and at the end; null: no dev score"""
 
@@ -154,6 +136,29 @@ class StageConfig(ConfigModel):
                 f"average_cycles is {self.average_cycles}; there are {self.cycles} cycle ends and the start"
             )
         return self
+
+
+class StageConfig(LoopConfig):
+    """A stage that trains on pairs of the corpus."""
+
+    sources: Annotated[list[str], Field(min_length=1)] | None = None
+    """the corpora it draws from; null: all"""
+    language_exponent: float | None = None
+    """null: `corpus.language_exponent`; below 0 favours thin languages"""
+    seed: Seed | None = None
+    """of its draw of pairs and their order; null: the run's"""
+    bucketed: bool = True
+    """batch pairs of similar length; false: in drawn order"""
+    reduction: Reduction = "sum"
+    """of the squared errors of Eqs. (2), (3), (4) and (6) over D"""
+    max_length: TextLength = 64
+    """tokens a text while training; at most the student's"""
+    compile: bool = False
+    """torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start"""
+    source_share: Share | None = None
+    """share of a batch's English sides to train on; not in stage 2; null: all"""
+    round_words: bool = False
+    """train with word embeddings rounded as in a 4-bit export"""
 
 
 class BottleneckConfig(StageConfig):
@@ -234,6 +239,13 @@ class PassagesConfig(StageConfig):
     """weight of their distance from where they were"""
     strengths: Annotated[list[Share], Field(min_length=1)] = Field(default=[0.5, 0.75, 1.0])
     """how far to go from the weights before to the trained ones; the best on dev is kept"""
+
+    @model_validator(mode="after")
+    def _check_unread(self) -> Self:
+        for name in ("sources", "reduction", "compile", "source_share"):
+            if getattr(self, name) != StageConfig.model_fields[name].default:
+                raise ValueError(f"{name} is set; stage 5 does not read it: leave it out")
+        return self
 
 
 class TokenizerConfig(ConfigModel):

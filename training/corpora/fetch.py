@@ -30,7 +30,7 @@ from training.corpora.text_pairs import (
     read_zipped_tsv_pairs,
 )
 from training.corpora.tmx import read_tmx_pairs
-from training.errors import CorpusError, FetchError
+from training.errors import BadLineError, CorpusError, FetchError
 from training.system.files import LOCK, files_under, partial, wait_for, write_atomically
 
 PATIENCE = Patience()
@@ -195,6 +195,8 @@ def _download(url: str, path: Path, files: SourceFiles, language: str) -> None:
 def _removed_if_unusable(path: Path, url: str) -> Iterator[None]:
     try:
         yield
+    except BadLineError as exc:  # such lines can be skipped without another download
+        raise FetchError(f"{url} was downloaded and cannot be read: {exc}") from exc
     except CorpusError as exc:
         path.unlink()
         raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc

@@ -44,12 +44,13 @@ def files_of(path: Path) -> list[Path]:
 
 
 def read_pair_file(
-    path: Path, language: str, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None
+    path: Path, language: str, *, on_bad_line: BadLine | None = "stop", dropped: Counter[str] | None = None
 ) -> Iterator[Pair]:
     """Read the pairs of what `find_pair_file` found; sides may be empty, except in a TSV.
 
     Args:
-        on_bad_line: whether a line (row, unit) that is not two texts in UTF-8 stops the run or is skipped.
+        on_bad_line: whether a line (row, unit) that is not two texts in UTF-8 stops the run or is skipped;
+            None: stops it, and no setting skips such lines.
         dropped: counts skipped lines by reason.
     Raises: CorpusError: the message names the file, the line and what is wrong.
     """

@@ -16,7 +16,7 @@ from typing import Literal
 from zipfile import ZipFile
 
 from training.corpora.archives import member_lines, open_zip, text_members
-from training.errors import CorpusError
+from training.errors import BadLineError, CorpusError
 from training.system.text_files import NOT_UTF8, Line, numbered_lines
 
 Pair = tuple[str, str]  # English, other
@@ -27,19 +27,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BadLines:
-    """What to do with a line that is not a pair.  dropped: counts skipped lines by reason."""
+    """What to do with a line that is not a pair.  dropped: counts skipped lines by reason.
 
-    action: BadLine = "stop"
+    action: None: stop, where no setting skips such lines.
+    """
+
+    action: BadLine | None = "stop"
     dropped: Counter[str] = field(default_factory=Counter)
 
     def report(self, where: str, what: str = NOT_UTF8) -> None:
         """Stop at a line that is not two texts in UTF-8, or count it.
 
         Args:   where: file and line.  what: is wrong with it, without the text itself.
-        Raises: CorpusError: unless such lines are skipped; the message has both.
+        Raises: BadLineError: unless such lines are skipped; the message has both.
         """
-        if self.action == "stop":
-            raise CorpusError(f"{where} {what} (corpus.on_bad_line: skip skips such lines)")
+        if self.action != "skip":
+            way_out = "corpus.on_bad_line: skip skips such lines" if self.action else "correct the line or take it out"
+            raise BadLineError(f"{where} {what} ({way_out})")
         reason = "not UTF-8" if what == NOT_UTF8 else "not a pair"
         if not self.dropped[reason]:
             logger.warning("%s %s; skipping this line and others like it", where, what)

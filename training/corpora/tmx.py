@@ -34,7 +34,8 @@ def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[
     Args:
         language: tags that start with it match, so `pt` reads `pt-BR`.
         bad: receives units that are not UTF-8, in files that claim to be.
-    Raises: CorpusError: it is not XML, declares entities, has no unit in both languages, or `bad` stops at a unit.
+    Raises: CorpusError: it is not XML, in an unknown encoding, declares entities, has no unit in both languages, or
+        `bad` stops at a unit.
     """
     units = _Units(language)
     has_units = False
@@ -49,6 +50,8 @@ def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[
         units.parser.Parse(b"", True)
     except (expat.ExpatError, zlib.error, EOFError, OSError) as exc:
         raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc
+    except (LookupError, UnicodeError) as exc:
+        raise CorpusError(f"{path} is not text in the encoding that it names ({exc}); convert it to UTF-8") from exc
     except _EntityError as exc:
         raise CorpusError(f"{path} has the entity {exc}; only XML's predefined ones are read") from exc
     if not has_units:
@@ -120,16 +123,19 @@ class _Units:
 
 
 def _with_marks(chunks: Iterator[bytes]) -> Iterator[bytes | str]:
-    """Put MARK in place of invalid UTF-8, at which expat would stop.
+    """Decode text, with MARK in place of invalid UTF-8, at which expat would stop. UTF-16 is passed to it unchanged.
 
-    Files in other encodings are passed to expat unchanged.
+    Raises: LookupError, UnicodeError: the file names no encoding of text, or is not in it.
     """
     first = next(chunks, b"")
-    named = ENCODING.match(first.removeprefix(codecs.BOM_UTF8))
-    if is_utf16(first) or b"\0" in first[:4] or (named and named[1].lower() not in (b"utf-8", b"utf8")):
+    if is_utf16(first) or b"\0" in first[:4]:
         yield from chain([first], chunks)
         return
-    yield from codecs.iterdecode(chain([first], chunks), MARKED_UTF8)
+    named = ENCODING.match(first)  # after a byte-order mark none is named: it is UTF-8
+    encoding = named[1].decode() if named else "utf-8"
+    b"<".decode(encoding)  # `hex` is a codec, but not of text
+    is_utf8 = encoding.lower() in ("utf-8", "utf8")
+    yield from codecs.iterdecode(chain([first], chunks), MARKED_UTF8 if is_utf8 else encoding)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from training.config.run import StageConfig
+from training.config.run import LoopConfig
 from training.errors import DivergedError
 from training.optimisation.batches import BatchStream, Indices, Position
 from training.optimisation.checkpoints import FOLDER, load_newest, save_state
@@ -51,7 +51,7 @@ class Progress:
 def train(
     objective: Objective,
     batches: BatchStream,
-    config: StageConfig,
+    config: LoopConfig,
     folder: Path,
     *,
     name: str,
@@ -151,7 +151,7 @@ def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: i
 @dataclass
 class _Stage:
     model: nn.Module
-    config: StageConfig
+    config: LoopConfig
     pairs: int  # of the whole stage
     folder: Path
     name: str

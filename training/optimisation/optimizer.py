@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.config.run import StageConfig
+from training.config.run import LoopConfig
 
 logger = logging.getLogger(__name__)
 EPSILON = 1e-8
@@ -63,7 +63,7 @@ class LazyAdamW(torch.optim.Optimizer):
 class Stepper:
     """The optimisers of a stage behind one interface."""
 
-    def __init__(self, model: nn.Module, config: StageConfig) -> None:
+    def __init__(self, model: nn.Module, config: LoopConfig) -> None:
         tables = use_sparse_gradients(model, config.sparse_embeddings)
         rest = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.parameters = rest

@@ -25,7 +25,7 @@ from training.errors import ConfigError, CorpusError
 from training.evaluation.report import HELD_OUT, check_sets
 from training.evaluation.sts import DevScore, has_dev
 from training.system.device import check_compiler
-from training.system.files import write_atomically
+from training.system.files import write_text_atomically
 from training.system.text_files import text_lines
 
 logger = logging.getLogger(__name__)
@@ -111,8 +111,7 @@ def hold_out(config: RunConfig, data: Path, folder: Path) -> None:
 
 def _write_tsv(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{english}\t{other}\n" for english, other in pairs)
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text_atomically(path, "".join(f"{english}\t{other}\n" for english, other in pairs))
 
 
 def sample(pairs: Iterable[Pair], *, seed: int) -> list[Pair]:

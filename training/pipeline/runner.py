@@ -24,7 +24,7 @@ from training.errors import ConfigError, CorpusError, EvaluationError, LeakageEr
 from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
 from training.system.device import describe_hardware
-from training.system.files import check_folder, wait_for, write_atomically, write_json_atomically
+from training.system.files import LOCK, check_folder, wait_for, write_json_atomically, write_text_atomically
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -123,7 +123,7 @@ def _prepare(
             folder.resolve().mkdir()
     out.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
-    write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
+    write_text_atomically(out / "config.yaml", resolved)
 
 
 def fingerprints(steps: list[Step], *, data_fingerprint: str) -> dict[str, str]:
@@ -168,6 +168,11 @@ def _run(step: Step, fingerprint: str, folder: Path) -> None:
         step.work(folder)
     except (ConfigError, CorpusError, EvaluationError, LeakageError):
         if not has_states(folder):  # nothing to resume: let the user fix a setting or a file and run again
+            for path in folder.iterdir():  # what other settings would take for their own
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name not in (STARTED, LOCK):
+                    path.unlink()
             (folder / STARTED).unlink()
         raise
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})

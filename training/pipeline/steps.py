@@ -17,7 +17,7 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from training.config.run import STAGES, BottleneckConfig, ContrastiveConfig, Stage, StudentStageConfig
+from training.config.run import STAGES, BottleneckConfig, ContrastiveConfig, RunConfig, Stage, StudentStageConfig
 from training.corpora.mix import build_corpus
 from training.corpora.readers import mono_texts
 from training.evaluation.report import evaluate
@@ -72,6 +72,9 @@ def steps_of(run: Run) -> list[Step]:
         "bf16": config.bf16,
         "lexical": config.lexical.model_dump() if config.tokenizer.kind == "new" else None,
     }
+    if config.has_label_space or config.head == "fitted":
+        drawn = {"pairs", "epochs", "sources", "language_exponent", "seed"}
+        begun["fitted_on"] = config.stage(fitting_stage(config)).model_dump(include=drawn)
     steps = [
         Step("corpus", partial(make_corpus, run), corpus, after=("data",)),
         Step("tokenizer", partial(make_tokenizer, run), tokenizer, after=("corpus",)),
@@ -86,6 +89,8 @@ def steps_of(run: Run) -> list[Step]:
         works["start"] = (partial(go_on, run), {"checkpoint": teacher_identity(config.continue_from)})
     if "passages" in config.stages:
         steps += question_steps(run)
+        dev = [config.dev_folder, config.evaluation.dev_rows, config.scored_languages]  # they choose the strength
+        works["passages"][1].update(base=base, dev=dev)
     scored: list[str] = []
     for name, before in zip(run.models, ["tokens", *run.models], strict=False):
         work, settings = works[name]
@@ -173,8 +178,12 @@ def go_on(run: Run, folder: Path) -> None:
 
 def sample_pairs(run: Run) -> NDArray[np.int64]:
     """The first pairs that are trained on the teacher's labels; labels and heads are fitted on them."""
-    stage: Stage = "assistant" if "assistant" in run.config.stages else "contrastive"
-    return run.stage_plan(stage).round(0)[:FITTED_PAIRS]
+    return run.stage_plan(fitting_stage(run.config)).round(0)[:FITTED_PAIRS]
+
+
+def fitting_stage(config: RunConfig) -> Stage:
+    """Return the stage whose pairs are drawn to fit labels and heads."""
+    return "assistant" if "assistant" in config.stages else "contrastive"
 
 
 def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from training.evaluation.report import HELD_OUT_METRIC, MetricScores
 from training.evaluation.sts import find_sts, spread
 from training.passages.questions import Questions
 from training.pipeline.run import CHECKPOINT, Run
-from training.system.files import write_json_atomically
+from training.system.files import RECORD_FILE, write_json_atomically
 
 GATE_ROWS = 150  # rows of STSb dev a language, for the exporter's quality gate
 PARITY_TEXTS = 2  # a language
@@ -51,7 +51,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "parity_texts": parity_texts(run.corpus),
         "sts_gate": sts_gate(run.scored, config.languages),
     }
-    write_json_atomically(folder / "crosslet.json", summary)
+    write_json_atomically(folder / RECORD_FILE, summary)
 
 
 def training_commit(step: Path) -> str:
@@ -92,7 +92,7 @@ def weaknesses(scores: MetricScores, start: MetricScores | None) -> list[str]:
 
 def sources_before(run: Run) -> list[dict[str, Any]]:
     """The sources of the checkpoint that the run goes on from."""
-    record = Path(run.config.continue_from or "") / "crosslet.json"
+    record = Path(run.config.continue_from or "") / RECORD_FILE
     sources: list[dict[str, Any]] = json.loads(record.read_text(encoding="utf-8"))["data"] if record.is_file() else []
     return sources
 
@@ -164,7 +164,7 @@ NAMES = {
 def ending(run: Run) -> str:
     """A few lines of text."""
     folder = run.out / "final" / CHECKPOINT
-    by_step = json.loads((folder / "crosslet.json").read_text(encoding="utf-8"))["evaluation"]["averages_by_step"]
+    by_step = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))["evaluation"]["averages_by_step"]
     last, start = by_step[run.models[-1]], by_step.get("start", {})
     lines = [f"{title}: {_score(metric, last, start)}" for metric, title in NAMES.items() if metric in last]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

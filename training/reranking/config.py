@@ -8,14 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from training.config.parsing import ConfigModel, build, read_yaml
-from training.config.run import AboveZero, Beta, Count, Seed, StageConfig, Terms
+from training.config.run import AboveZero, Beta, Count, LoopConfig, Seed, Terms
 
 MIN_LENGTH = 16  # tokens of a pair
 Format = Literal["jsonl", "squad", "tsv", "parallel", "insurance"]  # training.reranking.readers
 Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
 MixBy = Literal["pair", "question"]
 MonoPositives = Literal["paraphrases", "none"]
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class SourceConfig(ConfigModel):
@@ -47,14 +46,13 @@ class BodyConfig(ConfigModel):
     bottleneck_size: int | None = None  # width of the word table, by SVD; None: the base's
 
 
-class RerankStageConfig(StageConfig):
+class TeachStageConfig(LoopConfig):
     """A stage: the paper's optimiser where it prints one, ours where it does not."""
 
     batch_size: Annotated[int, Field(ge=2)] = 32  # pairs; not printed
     learning_rate: AboveZero = 2e-5
     betas: list[Beta] = Field(default=[0.9, 0.999], min_length=2, max_length=2)
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1  # of the pairs; not printed
-    max_length: int = 512  # tokens a pair while training; at most the run's
 
     @model_validator(mode="after")
     def _check_length(self) -> Self:
@@ -63,13 +61,20 @@ class RerankStageConfig(StageConfig):
         return self
 
 
+class RerankStageConfig(TeachStageConfig):
+    """A stage of the re-ranker itself."""
+
+    seed: Seed | None = None  # None: the run's
+    max_length: int = 512  # tokens a pair while training; at most the run's
+    compile: bool = False  # the layers; not those of a base that is no student of ours
+
+
 class XpiConfig(ConfigModel):
     """Stage 1, cross-lingual paraphrase identification."""
 
     sources: list[str]  # of parallel/, as the corpus names them
     count: Annotated[int, Field(ge=2)] = 100_000  # pairs made of them
     mono_positives: MonoPositives = "paraphrases"  # not printed; "none": pairs in one language are all negative
-    positive_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # of pairs that can be positive; not printed
     stage: RerankStageConfig = RerankStageConfig(epochs=1.0)
 
 
@@ -91,21 +96,12 @@ class NegativesConfig(ConfigModel):
         return self
 
 
-class CodeSwitchConfig(ConfigModel):
-    """Questions with most of their words in another language, by a dictionary made of parallel text."""
-
-    sources: list[str]  # of parallel/, as the corpus names them
-    share: Probability = 0.5  # of the questions
-    words: Probability = 0.8  # of a switched question's words, where the dictionary has them
-    foreign: Probability = 0.4  # of a switched question's negatives: passages in its new language instead
-
-
 class TeachConfig(ConfigModel):
     """A bi-encoder that learns the re-ranker's margins (margin MSE)."""
 
     encoder: str  # a folder, a package's model or a hub name
     scale: AboveZero = 20.0  # its score is cosine * scale
-    stage: RerankStageConfig = RerankStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
+    stage: TeachStageConfig = TeachStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
 
 
 class ValidationConfig(ConfigModel):
@@ -150,7 +146,6 @@ class RerankConfig(ConfigModel):
     xpi: XpiConfig | None = None  # None: without
     xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn
     negatives: NegativesConfig = NegativesConfig()
-    code_switch: CodeSwitchConfig | None = None  # None: all questions as they are
     teach: TeachConfig | None = None  # None: no bi-encoder learns from the re-ranker
     validation: ValidationConfig = ValidationConfig()
     measure: MeasureConfig = MeasureConfig()
@@ -161,16 +156,13 @@ class RerankConfig(ConfigModel):
     @property
     def trained_on(self) -> dict[str, list[str]]:
         """Setting -> the sources it names."""
-        parallel = {"xpi.sources": self.xpi, "code_switch.sources": self.code_switch}
-        named = {place: settings.sources for place, settings in parallel.items() if settings is not None}
-        return {"train": [source.corpus for source in self.train], **named}
+        xpi = {} if self.xpi is None else {"xpi.sources": self.xpi.sources}
+        return {"train": [source.corpus for source in self.train], **xpi}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if len(set(self.languages)) < 2:
             raise ValueError(f"languages is {self.languages}; it must have at least two")
-        if self.code_switch is not None and self.strategy == "cascade":
-            raise ValueError("code_switch is set; a cascade trains in one language at a time: use mixed or merged")
         return self
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +21,7 @@ from training.corpora.catalog import check_terms
 from training.corpora.leakage import EvaluationSentences, clean_passage, is_held_out
 from training.corpora.readers import files_of, find_pair_file, read_pair_file
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import LoadModel, load_model, refuse_artifact
-from training.models.cross_encoder import load_base
-from training.reranking.code_switching import Lexicon, code_switch, splitter
+from training.evaluation.encoders import MANIFEST_FILE, LoadModel, load_model, refuse_artifact
 from training.reranking.collection import Collection, Texts, evenly_spaced
 from training.reranking.config import RerankConfig, SourceConfig
 from training.reranking.negatives import aligned_pairs, find_negatives
@@ -70,9 +69,12 @@ class RerankData:
     def __post_init__(self) -> None:
         """Fail hours before it is needed.
 
-        Raises: ConfigError: text has other `terms`. EvaluationError: `load_model` refuses a bi-encoder: an artifact.
+        Raises: ConfigError: text has other `terms`, or an artifact is to be taught. EvaluationError: `load_model`
+            refuses a bi-encoder: an artifact.
         """
         check_terms(self.config.terms, self.config.trained_on)
+        if (teach := self.config.teach) and (Path(teach.encoder) / MANIFEST_FILE).is_file():
+            raise ConfigError(f"teach.encoder {teach.encoder} is an artifact; name a sentence-transformers model")
         if self.load_model is load_model:
             for name in (self.config.negatives.encoder, self.config.measure.bi_encoder):
                 if name is not None:
@@ -177,20 +179,7 @@ class RerankData:
         empty = [number for number, stage in enumerate(stages, start=1) if len(stage) < 2]
         if empty:
             raise CorpusError(f"stage {empty[0]} of {config.strategy} has no pair to train on")
-        switch = config.code_switch
-        if switch is None:
-            return stages
-        return [code_switch(stage, config.languages, self.lexicon, switch, seed=config.seed) for stage in stages]
-
-    @cached_property
-    def lexicon(self) -> Lexicon:
-        """The dictionary of `code_switch`; text without spaces is cut into words as the base's tokenizer does it.
-
-        Raises: CorpusError: a source is missing. ConfigError: the base cannot be loaded.
-        """
-        sentences = self.unmeasured(self.config.code_switch.sources if self.config.code_switch else [])
-        _, tokenizer = load_base(self.config.base, attention="eager")
-        return Lexicon.of(sentences, self.config.languages, splitter(tokenizer))
+        return stages
 
     def xpi_pairs(self) -> list[TextPair]:
         """The pairs of stage 1.
@@ -206,17 +195,18 @@ class RerankData:
     def parallel(self, sources: Iterable[str]) -> list[Texts]:
         """Read parallel sentences: the same English in two files is one sentence in three languages."""
         sentences: dict[tuple[str, int], dict[str, str]] = {}
+        times: Counter[tuple[str, str]] = Counter()  # how often an English sentence has come with a language
         languages = self.config.languages
         for source in sources:
             paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in languages}
             if not any(paths.values()):
                 raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
             for language, path in paths.items():
-                for english, other in read_pair_file(path, language) if path else ():
-                    number = 0  # a second translation of the same English is a sentence of its own
-                    while language in sentences.get((english, number), {}):
-                        number += 1
-                    sentences.setdefault((english, number), {"en": english})[language] = other
+                for english, other in read_pair_file(path, language, on_bad_line=None) if path else ():
+                    if english.strip() and other.strip():
+                        number = times[english, language]  # a second translation is a sentence of its own
+                        times[english, language] += 1
+                        sentences.setdefault((english, number), {"en": english})[language] = other
         kept = ({name: text for name, text in texts.items() if name in languages} for texts in sentences.values())
         return [texts for texts in kept if len(texts) > 1]
 
@@ -240,8 +230,7 @@ class RerankData:
         """Identity of all files that the run reads."""
         config = self.config
         files = set(files_under(self.folder / "eval"))
-        parallel = [source for settings in (config.xpi, config.code_switch) if settings for source in settings.sources]
-        for source, language in product(parallel, config.languages):
+        for source, language in product(config.xpi.sources if config.xpi else [], config.languages):
             pair_file = find_pair_file(self.folder / "parallel", source, language)
             files |= set(files_of(pair_file) if pair_file else ())
         for part in (config.train, config.validation.sources, config.measure.sets, config.measure.unseen):

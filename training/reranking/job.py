@@ -113,7 +113,7 @@ def _xpr(config: RerankConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
     if config.strategy == "mixed":
         settings["mix_by"] = config.mix_by
-    return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})
+    return settings
 
 
 def _make_body(run: RerankRun, body: BodyConfig, folder: Path) -> None:
@@ -172,7 +172,7 @@ def _finish(run: RerankRun, folder: Path) -> None:
     stages = [*(["xpi"] if run.config.xpi else []), *run.xpr_steps]
     trained = run.out / stages[-1]
     seen = {name: pairs_seen(run.out / name) for name in stages}
-    for name, scores in ((BEST, read_scores(run.out)), (LAST, {})):
+    for name, scores in ((BEST, read_scores(run.out / "scores")), (LAST, {})):
         shutil.copytree(trained / name, folder / name, dirs_exist_ok=True)
         commit = training_commit(trained)
         write_record(folder / name, run.config, run.data, git_commit=commit, pairs_seen=seen, scores=scores)
@@ -206,7 +206,7 @@ def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
         )
 
 
-def read_scores(out: Path) -> dict[str, Any]:
-    """Set -> scorer -> metric -> couple -> score, of a finished run."""
-    scores: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
+def read_scores(folder: Path) -> dict[str, Any]:
+    """Set -> scorer -> metric -> couple -> score, of the finished step `scores`."""
+    scores: dict[str, Any] = json.loads((folder / SCORES).read_text(encoding="utf-8"))
     return scores

@@ -28,6 +28,7 @@ from training.reranking.config import MixBy, Strategy, XpiConfig
 
 Couple = tuple[str, str]  # languages of query and passage
 T = TypeVar("T")
+POSITIVE_SHARE = 0.5  # of pairs that can be positive; not printed
 MAX_TRIES = 100  # draws of a negative: sentences that repeat are rare
 
 
@@ -46,19 +47,17 @@ class AlignedPair:
 
     def in_languages(self, couple: Couple) -> TextPair:
         """Return the pair in these languages."""
-        query, passage = self.query[couple[0]], self.passage[couple[1]]
-        return TextPair(query, passage, couple, float(self.is_positive), self.question)
+        return TextPair(self.query[couple[0]], self.passage[couple[1]], couple, float(self.is_positive))
 
 
 @dataclass(frozen=True)
 class TextPair:
-    """What the model reads. languages: of query and passage.  question: its number, in all languages; None: of XPI."""
+    """What the model reads. languages: of query and passage."""
 
     query: str
     passage: str
     languages: Couple
     label: float
-    question: int | None = None
 
 
 def stages_of(
@@ -179,7 +178,7 @@ def paraphrase_pairs(
     parallel = _Parallel.of(sentences, languages)
     generator = np.random.default_rng((seed, 4))
     slots = language_slots(settings.count, languages, list(parallel.both), seed=seed)
-    wanted = generator.random(settings.count) < settings.positive_share
+    wanted = generator.random(settings.count) < POSITIVE_SHARE
     pairs = []
     for slot, is_positive in zip(slots, wanted.tolist(), strict=True):
         if slot[0] == slot[1]:

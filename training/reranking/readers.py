@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
@@ -88,14 +89,17 @@ def read_jsonl(path: Path) -> Collection:
         negatives = None
         if "negatives" in row:
             negatives = [builder.passage({row["plang"]: text}) for text in row["negatives"]]
-        builder.question(key or (row["qlang"], row["query"]), {row["qlang"]: row["query"]}, positives, negatives)
+        question = (row["qlang"], row["query"]) if key is None else key
+        builder.question(question, {row["qlang"]: row["query"]}, positives, negatives)
     return builder.build()
 
 
 def _question_row(line: str) -> dict[str, Any]:
-    row = json.loads(line)
+    row = _parsed(line)
     if not isinstance(row, dict) or not isinstance(row.get("query"), str):
         raise ValueError("has no query")
+    if not isinstance(row.get("id"), str | int | float | None):
+        raise ValueError("has an id that is neither a text nor a number")
     row.setdefault("positives", [row["positive"]] if "positive" in row else None)
     for key in ("positives", "negatives"):
         texts = row.get(key, [])
@@ -104,6 +108,24 @@ def _question_row(line: str) -> dict[str, Any]:
     row["qlang"] = row.get("qlang") or row.get("language") or "und"
     row["plang"] = row.get("plang") or row.get("language") or row["qlang"]
     return row
+
+
+def _parsed(text: str | bytes) -> Any:
+    value = json.loads(text)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError(r"has half of a character, such as \ud83d alone") from exc
+    return value
+
+
+def _read_json(file: Path) -> Any:
+    """Raises: EvaluationError: the file is damaged, or not JSON."""
+    try:
+        with open_bytes(file) as handle:
+            return _parsed(handle.read())
+    except (OSError, EOFError, zlib.error, ValueError) as exc:
+        raise EvaluationError(f"{file} cannot be read as JSON: {exc}") from exc
 
 
 def read_squad(path: Path) -> Collection:
@@ -127,15 +149,14 @@ def read_squad(path: Path) -> Collection:
 
 def _squad_rows(file: Path) -> Iterator[tuple[str, str, str]]:
     """Id, question and passage; questions without an answer (SQuAD 2.0) are left out."""
+    content = _read_json(file)
     try:
-        with open_bytes(file) as handle:
-            articles = json.load(handle)["data"]
-        for article in articles:
+        for article in content["data"]:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:
                     if not question.get("is_impossible"):
                         yield str(question["id"]), question["question"], paragraph["context"]
-    except (ValueError, KeyError, TypeError) as exc:
+    except (KeyError, TypeError, AttributeError) as exc:
         raise EvaluationError(f"{file} is not of SQuAD's layout: data, paragraphs, context, qas ({exc!r})") from exc
 
 
@@ -198,7 +219,7 @@ def read_parallel(folder: Path) -> Collection:
 
 def _chunks(path: Path, language: str) -> Iterator[dict[str, list[str]]]:
     """A few lines in a row, by language."""
-    pairs = read_pair_file(path, language)
+    pairs = read_pair_file(path, language, on_bad_line=None)
     while chunk := list(islice(pairs, PASSAGE_LINES)):
         yield {"en": [english for english, _ in chunk], language: [other for _, other in chunk]}
 
@@ -254,11 +275,10 @@ def _translations(path: Path) -> list[tuple[str, str, str]]:
     file = find_file(path)
     if file is None:
         return []
+    rows = _read_json(file)
     try:
-        with open_bytes(file) as handle:
-            rows = json.load(handle)
         return [(label, str(row["en"]), str(row["zh"])) for label, row in rows.items()]
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (KeyError, TypeError, AttributeError) as exc:
         raise EvaluationError(f"{file} is not an object of objects with en and zh ({exc!r})") from exc
 
 

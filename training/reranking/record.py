@@ -11,9 +11,8 @@ from training.reranking.config import RerankConfig
 from training.reranking.data import RerankData
 from training.reranking.negatives import aligned_pairs, random_negatives
 from training.reranking.pairs import mixed
-from training.system.files import write_json_atomically
+from training.system.files import RECORD_FILE, write_json_atomically
 
-RECORD_FILE = "crosslet.json"
 GATE_QUESTIONS = 100  # of validation: what the exporter's quality gate is measured on
 GATE_CANDIDATES = 20  # each
 CALIBRATION_QUESTIONS = 100  # of each source: pairs that the exporter fixes the steps of activations by

@@ -5,6 +5,7 @@ The bi-encoder is any sentence-transformers model; its score is cosine * scale. 
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from training.reranking.trainer import EpochPlan, pairs_to_train
 from training.system.files import share, write_atomically
 
 MODEL = "model"  # in the step's folder: the bi-encoder, a sentence-transformers folder
-MARGINS = "margins.npy"
+MARGINS = "margins-{}.npy"  # with a hash of their triples
 BATCH = 64  # texts, when it is measured
 PairScores = Callable[[list[str], list[str]], NDArray[np.float32]]  # queries, passages -> logits
 
@@ -132,22 +133,24 @@ def teach(
 
     Of a stage shorter than an epoch as many triples are drawn, by the seed.
 
-    Args: scores: the re-ranker's. Margins are computed once and stored.
+    Args:   scores: the re-ranker's. Margins are computed once and stored.
+    Raises: ConfigError: the bi-encoder cannot be loaded.
     """
+    pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
     stage, triples = config.stage, triples_of(pairs)
     total = pairs_to_train(stage, len(triples))
     if total < len(triples):  # the re-ranker is slow: only what is trained on gets a margin
         drawn = np.random.default_rng(seed).choice(len(triples), total, replace=False)
         triples = [triples[index] for index in np.sort(drawn).tolist()]
-    if not (folder / MARGINS).exists():
+    margins = folder / MARGINS.format(hashlib.sha256(repr(triples).encode()).hexdigest()[:12])
+    if not margins.exists():
         margin_T = margins_of(triples, scores)
-        write_atomically(folder / MARGINS, lambda path: _save(path, margin_T))
-    pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
+        write_atomically(margins, lambda path: _save(path, margin_T))
     length_T = np.array([len(triple.positive) + len(triple.negative) for triple in triples])
     plan = EpochPlan(len(triples), total, seed)
     batches = BatchStream(plan, lambda rows: length_T[rows], stage.batch_size, seed=seed, epoch_pairs=len(triples))
     train(
-        margin_objective(pupil, triples, torch.from_numpy(np.load(folder / MARGINS)), scale=config.scale),
+        margin_objective(pupil, triples, torch.from_numpy(np.load(margins)), scale=config.scale),
         batches,
         stage,
         folder,

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from training.config.run import LoopConfig
+from training.errors import ConfigError
 from training.losses import relevance
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import CrossletEncoder, compile_layers
@@ -32,7 +34,7 @@ from training.system.files import write_json_atomically
 from training.vocabulary.tokens import TokenStore
 
 BEST, LAST = "best", "last"  # subfolders of a stage, each a checkpoint
-SCORE = "acc1.json"  # in a checkpoint: its score on the validation set
+SCORE = "acc1.json"  # in the best checkpoint: its score on the validation set
 FACTS = {"name", "languages", "max_length"}  # of the configuration, kept in a checkpoint
 
 
@@ -58,7 +60,7 @@ class EpochPlan:
         return order[: self.pairs - index * self.count]
 
 
-def pairs_to_train(stage: RerankStageConfig, count: int) -> int:
+def pairs_to_train(stage: LoopConfig, count: int) -> int:
     """Return how many pairs a stage draws from `count`: its `pairs`, or its `epochs` of them."""
     return int(stage.pairs or 2) if stage.epochs is None else max(2, round(stage.epochs * count))
 
@@ -89,7 +91,9 @@ def train_stage(
         seed=seed,
         epoch_pairs=len(pairs),
     )
-    if stage.compile and isinstance(model.encoder, CrossletEncoder):
+    if stage.compile:
+        if not isinstance(model.encoder, CrossletEncoder):
+            raise ConfigError(f"{folder.name} has compile, which base {config.base} does not take: leave it out")
         compile_layers(model.encoder)
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)
     train(
@@ -102,7 +106,7 @@ def train_stage(
         device=device,
         validate=keeper,
     )
-    keeper.save(folder / LAST, keeper.last_score)
+    keeper.save(folder / LAST)
 
 
 def relevance_objective(model: CrossEncoder, store: TokenStore, label_N: Tensor, device: torch.device) -> Objective:
@@ -126,19 +130,18 @@ class BestKeeper:
     config: RerankConfig
     folder: Path
     bf16: bool = True
-    last_score: float = 0.0
 
     def __call__(self) -> float:
         """acc@1 x 100 of the model as it is now."""
         measure = CrossEncoderScorer(self.model, self.tokenizer, max_length=self.config.max_length, bf16=self.bf16)
-        self.last_score = score_ranking(self.validation, measure(self.validation))["acc@1"]
+        score = score_ranking(self.validation, measure(self.validation))["acc@1"]
         best = self.folder / BEST / SCORE
-        if not best.is_file() or self.last_score > json.loads(best.read_text(encoding="utf-8"))["acc@1"]:
-            self.save(self.folder / BEST, self.last_score)
-        return self.last_score
+        if not best.is_file() or score > json.loads(best.read_text(encoding="utf-8"))["acc@1"]:
+            best.unlink(missing_ok=True)  # it comes last: a half-written checkpoint counts as none
+            self.save(best.parent)
+            write_json_atomically(best, {"acc@1": score})
+        return score
 
-    def save(self, folder: Path, score: float) -> None:
-        """A checkpoint; its score comes last, so a half-written one counts as none."""
-        (folder / SCORE).unlink(missing_ok=True)
+    def save(self, folder: Path) -> None:
+        """Write the model as it is now."""
         save_cross_encoder(self.model, self.tokenizer, folder, **self.config.model_dump(include=FACTS))
-        write_json_atomically(folder / SCORE, {"acc@1": score})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 LOCK = ".lock"
+RECORD_FILE = "crosslet.json"  # of a finished checkpoint: what it was trained on, and its scores
 POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -98,10 +99,14 @@ def fingerprint_files(paths: list[Path], *, relative_to: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write text as UTF-8."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
 def write_json_atomically(path: Path, value: Any) -> None:
     """Write `value` as indented JSON."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_text_atomically(path, json.dumps(value, indent=1, ensure_ascii=False))
 
 
 @contextmanager

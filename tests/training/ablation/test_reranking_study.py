@@ -73,6 +73,11 @@ def test_command_trains_seven_cells_and_writes_tables(tmp_path: Path, capsys: py
     capsys.readouterr()
     assert train(spec, data, out, "--dry-run") == 0
     assert capsys.readouterr().out.count(": done") == 7
+    spec.write_text(spec.read_text().replace("epochs: 1.0", "epochs: 2.0"))
+    assert train(spec, data, out, "--dry-run") == 0  # what was trained by other settings counts for nothing
+    assert ": done" not in capsys.readouterr().out
+    assert train(spec, data, out, "--report-only") == 0
+    assert "nothing trained yet" in (out / "report/report.md").read_text()
 
 
 def test_the_other_mix_and_further_bases_have_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,6 +83,19 @@ def test_a_failed_shared_step_is_not_retried_for_every_cell(data: Path, tmp_path
     assert sum(name.startswith("assistant-") for name in ran) == 1
 
 
+def test_text_that_one_cell_counts_pieces_in_changes_it_alone(data: Path, tmp_path: Path) -> None:
+    kinds = {kind: {"tokenizer.kind": kind, "tokenizer.mono": ["more"]} for kind in ("kept", "pruned")}
+    path = write_spec(tmp_path, runs=kinds)
+    (tmp_path / "data/mono/more").mkdir(parents=True)
+    (tmp_path / "data/parallel").symlink_to(data / "parallel")
+    folders = []
+    for text in ("Hallo", "Guten Tag"):
+        (tmp_path / "data/mono/more/de.txt").write_text(text)
+        _, trials = plan(path, tmp_path / "data", tmp_path / "out")
+        folders.append([trial.folders["tokenizer"].name for trial in trials])
+    assert [before == after for before, after in zip(*folders, strict=True)] == [True, False]
+
+
 def test_the_plan_says_what_is_to_do_shared_and_done(data: Path, tmp_path: Path) -> None:
     _, trials = plan(write_spec(tmp_path), data, tmp_path / "out")
     finish(trials[0], mono=1.0, cross=1.0)

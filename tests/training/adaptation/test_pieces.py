@@ -14,9 +14,11 @@ from tests.training.alignment.files import GREEK, PAIRS
 from tests.training.tiny import tiny_encoder, tiny_sentence_encoder
 from tests.vocabularies import unigram
 from training.adaptation.lesson import kept_texts
-from training.adaptation.pieces import RIDGE, add_rows, fit_rows
+from training.adaptation.pieces import RIDGE, add_rows, fit_rows, with_new_pieces
+from training.adaptation.start import Start
 from training.adaptation.trainer import keep_rows, move_weights
 from training.alignment.scores import read_probe
+from training.models.encoder import word_table
 from training.vocabulary.extension import extended, new_pieces
 
 
@@ -73,12 +75,22 @@ def test_new_rows_are_fitted_to_the_translations() -> None:
 
 
 @pytest.mark.parametrize("letters", [GREEK, str.maketrans("aeiou", "äêîöű")], ids=["greek", "latin"])
-def test_new_pieces_leave_the_cut_of_the_probe_as_it_was(letters: dict[int, int]) -> None:
+def test_new_pieces_leave_the_cut_of_kept_texts_as_it_was(letters: dict[int, int]) -> None:
     bundled = Tokenizer.from_file(str(ROOT / "models/default/tokenizer.json"))
     texts = [german.lower().translate(letters) for _, german in PAIRS]
-    kept = [*kept_texts(None), *(text for column in read_probe().values() for text in column)]
+    kept = kept_texts(None)
     pieces = new_pieces(bundled, texts, 300, others=kept, languages=18)
     after = extended(bundled, pieces)
     own = [sum(len(row.ids) for row in one.encode_batch(texts)) for one in (bundled, after)]
     assert own[1] < 0.6 * own[0]
     assert [row.ids for row in after.encode_batch(kept)] == [row.ids for row in bundled.encode_batch(kept)]
+
+
+def test_the_probe_can_be_cut_by_new_pieces() -> None:
+    """Otherwise it could not show that they harm a language."""
+    bundled = Tokenizer.from_file(str(ROOT / "models/default/tokenizer.json"))
+    start = Start(tiny_sentence_encoder(), XLMRobertaTokenizerFast(tokenizer_object=bundled), {"languages": ["en"]})
+    word_table(start.model.encoder).weight = torch.nn.Parameter(torch.ones(bundled.get_vocab_size(), 16))
+    german = 3 * read_probe()["de"]
+    _, added = with_new_pieces(start, [("Good day", text) for text in german], [1], 50)
+    assert added > 25

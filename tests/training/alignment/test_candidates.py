@@ -22,7 +22,7 @@ SOURCE, TARGET = made_pairs(200)
 
 def test_candidates_are_sorted_by_dev_and_have_unit_length() -> None:
     train, dev = made_split()
-    found = make_candidates(train, dev, QUICK, "best")
+    found, _ = make_candidates(train, dev, QUICK, "best")
     assert len(found) == len(STRENGTHS) + len(PENALTIES) + len(SHRINKAGES)
     assert [one.dev_p1 for one in found] == sorted((one.dev_p1 for one in found), reverse=True)
     for one in found:
@@ -36,7 +36,7 @@ def test_candidates_are_sorted_by_dev_and_have_unit_length() -> None:
 
 def test_a_strength_is_a_part_of_the_way_from_the_identity() -> None:
     train, dev = made_split()
-    by_name = {one.name: one.layers[0] for one in make_candidates(train, dev, QUICK, "siamese")}
+    by_name = {one.name: one.layers[0] for one in make_candidates(train, dev, QUICK, "siamese")[0]}
     whole, half = by_name["siamese, strength 1"], by_name["siamese, strength 0.5"]
     np.testing.assert_allclose(half.weight_DD, (np.eye(16) + whole.weight_DD) / 2, atol=1e-6)
     np.testing.assert_allclose(half.bias_D, whole.bias_D / 2, atol=1e-6)
@@ -44,7 +44,7 @@ def test_a_strength_is_a_part_of_the_way_from_the_identity() -> None:
 
 def test_a_head_with_an_activation_has_no_weaker_form() -> None:
     train, dev = made_split()
-    (one,) = make_candidates(train, dev, Settings(structure="tanh", epochs=1), "siamese")
+    (one,), _ = make_candidates(train, dev, Settings(structure="tanh", epochs=1), "siamese")
     assert one.name == "siamese, strength 1"
 
 

@@ -45,6 +45,8 @@ def test_what_mining_found_is_filtered_by_its_score(tmp_path: Path) -> None:
     read = read_pairs(write(tmp_path / "en-de.tsv", rows), min_score=1.2)
     assert read.pairs == PAIRS[20:]
     assert read.dropped == Counter({"under the least score": 20})
+    with pytest.raises(AlignmentError, match=r"line 1 has 2 columns, none of them a score; leave --min-score out"):
+        read_pairs(write(tmp_path / "en-de.tsv", PAIRS), min_score=1.2)
 
 
 def test_repeats_and_equal_sides_are_left_out(tmp_path: Path) -> None:

@@ -21,5 +21,6 @@ def made_pairs(count: int, *, dim: int = 16, seed: int = 0, length: float = 1.0)
 
 def made_split(*, length: float = 1.0) -> tuple[Pairs, Pairs]:
     """400 pairs to train on and 100 of dev."""
-    source, target = made_pairs(500, length=length)
-    return Pairs.of(source[:400], target[:400]), Pairs.of(source[400:], target[400:])
+    sides, texts = made_pairs(500, length=length), [(str(row), str(row)) for row in range(500)]
+    train, dev = slice(400), slice(400, 500)
+    return tuple(Pairs.of(*(side[part] for side in sides), texts[part]) for part in (train, dev))

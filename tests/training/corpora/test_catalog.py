@@ -40,7 +40,7 @@ def test_sources_under_the_allowed_terms_pass() -> None:
     check(config("tico19", "korsts", questions=("arcd", "jaquad")))
     check(config("wesnoth", "my own", questions=("poquad_part",), terms=None))
     check(reranker("qa/arcd.jsonl.gz", "qa/jaquad.jsonl", "parallel/tico19", xpi={"sources": ["korsts"]}))
-    check(reranker("mine.jsonl", code_switch={"sources": ["wesnoth"]}, terms=None))
+    check(reranker("mine.jsonl", xpi={"sources": ["wesnoth"]}, terms=None))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_sources_under_the_allowed_terms_pass() -> None:
         (reranker("parallel/wesnoth"), "train has 'wesnoth'"),
         (reranker("eval/arcd.jsonl"), "train has 'eval/arcd.jsonl', which the catalogue lacks"),
         (reranker("qa/arcd.jsonl", xpi={"sources": ["wesnoth"]}), "xpi.sources has 'wesnoth'"),
-        (reranker("qa/arcd.jsonl", code_switch={"sources": ["my own"]}), "code_switch.sources has 'my own'"),
+        (reranker("qa/arcd.jsonl", xpi={"sources": ["my own"]}), "xpi.sources has 'my own'"),
     ],
 )
 def test_other_terms_are_refused_by_name(settings: RunConfig | RerankConfig, reason: str) -> None:

@@ -91,14 +91,15 @@ def test_bad_lines_are_skipped_by_setting_and_logged(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
-    complaint = r"deu\.txt line 2 is not valid UTF-8 \(corpus\.on_bad_line: skip .*the download was removed"
-    with pytest.raises(FetchError, match=complaint):
-        fetch_source("cards", ["de"], tmp_path / "stop")
+    with pytest.raises(FetchError, match=r"deu\.txt line 2 is not valid UTF-8 \(corpus\.on_bad_line: skip "):
+        fetch_source("cards", ["de"], tmp_path / "kept")
+    fetch_source("cards", ["de"], tmp_path / "kept", on_bad_line="skip")  # from the download that was kept
+    assert len(server.ranges) == 1
     wanted = CorpusConfig(sources={"cards": SourceConfig()}, fetch=True, on_bad_line="skip")
     ensure_sources(wanted, ["de"], tmp_path / "run")
     arguments = ["fetch", "cards", "--languages", "de", "--data", str(tmp_path / "command")]
     assert main([*arguments, "--on-bad-line", "skip"]) == 0
-    for folder in ("run", "command"):
+    for folder in ("kept", "run", "command"):
         path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
         assert list(read_pair_file(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
     assert "cards: skipped 2 lines in de that are not pairs" in caplog.text

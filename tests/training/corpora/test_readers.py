@@ -157,10 +157,19 @@ def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encodin
             list(read_pair_file(put(tmp_path / name, packed), "de", on_bad_line="skip"))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1", "shift_jis", "gb18030", "euc-jp"])
 def test_a_tmx_is_read_in_the_encoding_it_names(tmp_path: Path, encoding: str) -> None:
-    content = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).encode(encoding)
+    text = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).replace("a note", "日本語")
+    content = text.encode(encoding, errors="xmlcharrefreplace")
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
+
+
+@pytest.mark.parametrize("encoding", ["x-unknown", "hex", "euc-jp", "utf-16"])
+def test_a_tmx_in_no_known_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+    path = put(tmp_path / "en-de.tmx", TMX.replace("UTF-8", encoding).replace("Thanks", "T\xfcr").encode("latin-1"))
+    complaint = r"en-de\.tmx is not text in the encoding that it names .*; convert it to UTF-8"
+    with pytest.raises(CorpusError, match=complaint):
+        list(read_tmx_pairs(path, "de"))
 
 
 def test_a_truncated_or_flipped_gzip_is_one_sentence(tmp_path: Path) -> None:

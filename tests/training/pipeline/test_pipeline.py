@@ -190,6 +190,19 @@ def test_refused_step_can_run_with_another_corpus(tmp_path: Path) -> None:
     assert (tmp_path / "only" / "done.json").exists()
 
 
+def test_a_step_that_cannot_start_leaves_no_file_to_another(tmp_path: Path) -> None:
+    def work(folder: Path) -> None:
+        (folder / "vectors").mkdir()
+        (folder / "vectors/kept.npz").write_text("of these settings")
+        (folder / "kept.npz").write_text("of these settings")
+        raise ConfigError("passages.batch_size is 192")
+
+    with pytest.raises(ConfigError):
+        one_step(tmp_path, {"kept": 1}, work)
+    one_step(tmp_path, {"kept": 2}, lambda folder: None)
+    assert {path.name for path in (tmp_path / "only").iterdir()} == {"started.json", "done.json"}
+
+
 def test_a_step_refused_while_resuming_keeps_its_record(tmp_path: Path) -> None:
     def work(folder: Path, stop: type[BaseException] | None = None) -> None:
         (folder / "resume").mkdir(exist_ok=True)

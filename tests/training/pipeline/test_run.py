@@ -63,3 +63,30 @@ def test_a_tokenizer_is_of_its_checkpoint_and_of_monolingual_text(tmp_path: Path
     one, other = (identities(kept | {"continue_from": str(tmp_path / name)}, tmp_path) for name in ("one", "other"))
     assert one["corpus"] == other["corpus"]
     assert one["tokenizer"] != other["tokenizer"]
+
+
+STUDENT = {"stages": ["assistant"], "assistant": {"pairs": 8}}
+FITTED = {**STUDENT, "head": "fitted"}
+FIRST = {"stages": ["passages"], "continue_from": "student", "passages": {"max_length": 64, "sets": {"arcd": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "step", "is_same"),
+    [
+        (FITTED, {"assistant": {"pairs": 8, "seed": 7}}, "start", False),  # the head is fitted on pairs of stage 1
+        (FITTED, {"assistant": {"pairs": 8, "warmup": 0.5}}, "start", True),
+        (STUDENT, {"assistant": {"pairs": 8, "seed": 7}}, "start", True),
+        (FIRST, {"base": "changed"}, "passages", False),  # it gives positions for passages
+        (FIRST, {"evaluation": {"dev_rows": 9}}, "passages", False),  # dev chooses how far to go
+        (FIRST, {"evaluation": {"sts_rows": 9}}, "passages", True),
+    ],
+)
+def test_a_steps_identity_has_all_that_it_reads(
+    config: dict, changes: dict, step: str, is_same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "changed", "student"):
+        write(tmp_path / name / "weights", name)
+    config = {"base": "base", **config}
+    before, after = identities(config, tmp_path), identities(config | changes, tmp_path)
+    assert (before[step] == after[step]) == is_same

@@ -1,16 +1,16 @@
 """What a re-ranker is trained and validated on."""
 
 import json
+import zipfile
 import zlib
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from tests.training.reranking.small import THINGS, settings, translated, write_data
+from tests.training.reranking.small import settings, translated, write_data
 from training.corpora.catalog import load_catalog
 from training.corpora.leakage import EvaluationSentences
-from training.errors import EvaluationError
+from training.errors import ConfigError, CorpusError, EvaluationError
 from training.reranking.collection import Collection, Question
 from training.reranking.config import RerankConfig
 from training.reranking.data import MeasuredText, RerankData
@@ -123,20 +123,28 @@ def test_record_names_the_licence_of_parallel_text(base: Path, tmp_path: Path) -
     assert [row["licence"] for row in data_sources(run.config, run)] == [load_catalog()["tico19"].licence] * 2
 
 
-def test_questions_are_switched_by_a_learned_dictionary(base: Path, tmp_path: Path) -> None:
+def test_pairs_without_a_side_join_no_sentences(base: Path, tmp_path: Path) -> None:
+    for language, lines in {"xx": "Hallo\nEins\n\nGut\nGuto\n", "yy": "Salut\nDeux\nBien\n \nBon\n"}.items():
+        (tmp_path / "parallel/talk").mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(tmp_path / f"parallel/talk/en-{language}.txt.zip", "w") as archive:
+            archive.writestr("talk.en", "Hi\n\nFine\nGood\nGood\n")
+            archive.writestr(f"talk.{language}", lines)
+    found = run_data(base, tmp_path, languages=["en", "xx", "yy"]).parallel(["talk"])
+    assert found == [
+        {"en": "Hi", "xx": "Hallo", "yy": "Salut"},
+        {"en": "Good", "xx": "Gut", "yy": "Bon"},
+        {"en": "Good", "xx": "Guto"},
+        {"en": "Fine", "yy": "Bien"},
+    ]
+
+
+def test_a_bad_line_names_no_setting_that_is_not_there(base: Path, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data")
-    (data / "parallel/asked").mkdir()
-    asked = [f"{one} {other}" for one, other in combinations(["where", "is", "the", "today", *THINGS[:9]], 2)]
-    (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
-    switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
-    plain = run_data(base, data, strategy="merged")
-    switched = run_data(base, data, strategy="merged", code_switch=switch)
-    other = {"en": "xx", "xx": "en"}
-    before, after = plain.xpr_stages()[0], switched.xpr_stages()[0]
-    assert [pair.passage for pair in after] == [pair.passage for pair in before]
-    assert [pair.languages[0] for pair in after] == [other[pair.languages[0]] for pair in before]
-    assert {pair.query for pair in after} == {pair.query for pair in before}  # each is there in both languages
-    assert plain.fingerprint() != switched.fingerprint()  # which reads `asked`, too
+    (data / "parallel/talk/en-xx.tsv").write_text("one\tone\nHi\n")
+    source = {"path": "parallel/talk", "format": "parallel"}
+    for read in (run_data(base, data).xpi_pairs, lambda: run_data(base, data, train=[source]).training):
+        with pytest.raises(CorpusError, match=r"line 2 has 1 columns.* \(correct the line or take it out\)"):
+            read()
 
 
 def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path: Path) -> None:
@@ -144,3 +152,5 @@ def test_an_artifact_is_refused_before_anything_is_trained(base: Path, tmp_path:
     measure = settings(base)["measure"] | {"bi_encoder": str(tmp_path)}
     with pytest.raises(EvaluationError, match=r"is an artifact, .* run training/run\.sh"):
         run_data(base, tmp_path, measure=measure)
+    with pytest.raises(ConfigError, match=r"teach\.encoder .* is an artifact; name a sentence-transformers"):
+        run_data(base, tmp_path, teach={"encoder": str(tmp_path)})

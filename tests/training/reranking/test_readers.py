@@ -1,4 +1,6 @@
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,16 @@ LAYOUTS = {  # kind, files, each question with the passages that answer it
             )
         },
         [({"en": "q"}, [{"en": "one"}]), ({"en": "r"}, [{"en": "two"}]), ({"ko": "s"}, [{"ko": "three"}])],
+    ),
+    "an id of 0 is an id": (
+        "jsonl",
+        {
+            "a.jsonl": lines(
+                {"id": 0, "query": "why", "language": "en", "positive": "so"},
+                {"id": 0, "query": "warum", "language": "de", "positive": "darum"},
+            )
+        },
+        [({"en": "why", "de": "warum"}, [{"en": "so", "de": "darum"}])],
     ),
     "windows around two answers stay two passages": (
         "jsonl",
@@ -133,7 +145,21 @@ def test_insurance_questions_have_their_pool_and_chinese(tmp_path: Path) -> None
     ("name", "content", "kind", "complaint"),
     [
         ("a.jsonl", lines({"query": "q"}), "jsonl", "line 1 has positives that are not a list of texts"),
+        (
+            "a.jsonl",
+            lines({"query": "q", "positive": "p", "id": [1]}),
+            "jsonl",
+            "line 1 has an id that is neither a text",
+        ),
+        (
+            "a.jsonl",
+            [r'{"query": "q", "positive": "\ud83d"}'],
+            "jsonl",
+            r"line 1 has half of a character, such as \\ud83d",
+        ),
         ("en.json", ["{}"], "squad", "is not of SQuAD's layout"),
+        ("en.json", lines({"data": [{"paragraphs": [{"qas": ["q"]}]}]}), "squad", "is not of SQuAD's layout"),
+        ("en.json", [r'{"data": ["\ud83d"]}'], "squad", r"en\.json cannot be read as JSON: has half of a character"),
         ("train-v2.0.json", squad("c", ("1", "q")), "squad", "names no language"),
         ("queries.en.tsv", ["q\tp\tx"], "tsv", "names the passage p, which has no text beside it"),
     ],
@@ -146,3 +172,11 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(
         read_collection(tmp_path if kind == "tsv" else path, kind)
     with pytest.raises(EvaluationError, match=r"there is no .*none\.jsonl"):
         read_collection(tmp_path / "none.jsonl", kind)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-20], lambda whole: whole[:20] + b"\xff" + whole[21:]])
+def test_a_damaged_gzip_is_refused_in_one_sentence(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    whole = gzip.compress("\n".join(squad("passage " * 99, ("1", "who"))).encode())
+    (tmp_path / "xquad.en.json.gz").write_bytes(damage(whole))
+    with pytest.raises(EvaluationError, match=r"xquad\.en\.json\.gz cannot be read as JSON: "):
+        read_collection(tmp_path, "squad")

@@ -5,12 +5,14 @@ import pytest
 import torch
 
 from tests.training.reranking.small import PAIRS, a_ranking_set, student_base
+from training.errors import ConfigError
 from training.models.teacher import load_teacher
 from training.reranking.config import RerankStageConfig, TeachConfig
 from training.reranking.pairs import TextPair
-from training.reranking.teaching import MARGINS, MODEL, Pupil, Triple, margins_of, teach, triples_of
+from training.reranking.teaching import MODEL, Pupil, Triple, margins_of, teach, triples_of
 
 EN = ("en", "en")
+CPU = torch.device("cpu")
 
 
 def overlap(queries: list[str], passages: list[str]) -> np.ndarray:
@@ -23,12 +25,12 @@ def run(base: Path, folder: Path, *, epochs: float = 4.0) -> None:
     stage = RerankStageConfig(epochs=epochs, batch_size=16, learning_rate=3e-3, bf16=False)
     folder.mkdir(parents=True, exist_ok=True)
     config = TeachConfig(encoder=str(base), scale=5.0, stage=stage)
-    teach(PAIRS, overlap, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=0.0, device=torch.device("cpu"))
+    teach(PAIRS, overlap, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=0.0, device=CPU)
 
 
 def error(model: str) -> float:
     """Mean squared error of the bi-encoder's margins."""
-    pupil, triples = Pupil(load_teacher(model, device=torch.device("cpu")).eval()), triples_of(PAIRS)
+    pupil, triples = Pupil(load_teacher(model, device=CPU).eval()), triples_of(PAIRS)
     with torch.no_grad():
         query = pupil.queries([one.query for one in triples])
         positive = (query * pupil.passages([one.positive for one in triples])).sum(dim=1)
@@ -59,14 +61,36 @@ def test_a_short_stage_scores_only_what_it_trains_on(tmp_path: Path) -> None:
     stage = RerankStageConfig(pairs=20, batch_size=10, learning_rate=1e-4, bf16=False)
     config, folder = TeachConfig(encoder=str(student_base(tmp_path / "base")), stage=stage), tmp_path / "taught"
     folder.mkdir()
-    teach(PAIRS, counted, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=1.0, device=torch.device("cpu"))
-    assert len(np.load(folder / MARGINS)) == 20
+    teach(PAIRS, counted, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=1.0, device=CPU)
+    (margins,) = folder.glob("margins-*.npy")
+    assert len(np.load(margins)) == 20
     assert len(asked) <= 2 * 20 < len(triples_of(PAIRS))
+
+
+def test_margins_of_other_triples_are_not_used(tmp_path: Path) -> None:
+    base, folder, asked = str(student_base(tmp_path / "base")), tmp_path / "taught", []
+    folder.mkdir()
+
+    def start(encoder: str, pairs: int) -> None:
+        def scores(queries: list[str], passages: list[str]) -> np.ndarray:
+            asked.append(pairs)
+            return overlap(queries, passages)
+
+        stage = RerankStageConfig(pairs=pairs, batch_size=10, learning_rate=1e-4, bf16=False)
+        config = TeachConfig(encoder=encoder, stage=stage)
+        teach(PAIRS, scores, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=1.0, device=CPU)
+
+    with pytest.raises(ConfigError, match="is neither a folder nor"):
+        start(str(tmp_path / "none"), 20)
+    assert not asked  # the encoder fails before the re-ranker works
+    for pairs in (20, 30):
+        start(base, pairs)
+    assert set(asked) == {20, 30}
 
 
 def words_first(base: Path, folder: Path) -> Path:
     """The same bi-encoder with word embeddings that outweigh positions: a fresh one's vectors are all alike."""
-    model = load_teacher(str(base), device=torch.device("cpu"))
+    model = load_teacher(str(base), device=CPU)
     with torch.no_grad():
         for parameter in model[0].auto_model.get_input_embeddings().parameters():
             parameter.mul_(20)
