@@ -128,10 +128,10 @@ class IndexMaintenance:
     def expected_bytes(self) -> int:
         """Memory of the index that `load` gives, without loading it. Inverted lists count as if built now."""
         with self._store.snapshot() as snapshot:
-            count, largest = snapshot.count_passages(), snapshot.largest_passage()
+            count = snapshot.count_passages()
         if count <= self._exact_rows:
             return count * FaissIndex(self._dim).row_bytes
-        return expected_bytes(count, largest_row=largest, dim=self._dim)
+        return expected_bytes(count, dim=self._dim)
 
     def load_exact(self) -> VectorIndex:
         """Load an exact index. For a reader beside the service, too, which must not write snapshots."""
