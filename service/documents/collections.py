@@ -490,6 +490,5 @@ class EmbeddedCollections(Collections):
         def others_bytes() -> int:
             return sum(other.size_bytes for other in self._open.values() if other is not collection)
 
-        store = self._store.of(number)
-        collection = Collection(store, self._options, others_bytes=others_bytes, upkeep=self._upkeep)
+        collection = Collection(self._store.of(number), self._options, others_bytes=others_bytes, upkeep=self._upkeep)
         self._open = self._open | {name: collection}

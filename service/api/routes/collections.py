@@ -68,11 +68,11 @@ async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency)
 
     With documents in it, of `text` and `fields` only what it says already is accepted.
     """
-    name, is_set = runtime.collection_name, body.text is not None or body.fields is not None
+    name, collections, sent = runtime.collection_name, runtime.collections, body.model_fields_set
+    is_set = body.text is not None or body.fields is not None
     own_fields = OwnFields.parsed(body.text, body.fields) if is_set else None
 
     def set_up() -> None:
-        collections, sent = runtime.collections, body.model_fields_set
         # If of documents' fields nothing is said, they stay as they are by now.
         collections.configure(name, collections.own_fields(name) if sent == {"confidence"} else own_fields)
         if "confidence" in sent:

@@ -11,8 +11,7 @@ MOST_WORDS = 100  # of a text
 SHORT = 16  # characters of a part that is not cut
 CUTS = 8  # places where a longer one may be cut
 Word = tuple[int, int, str]  # start and stop in a text, in characters, and the term
-_PIECE = r"[^\s。、，．！？；：「」『』（）]{1,500}"  # noqa: RUF001
-# Each is folded by itself; 10 000 is one.
+_PIECE = r"[^\s。、，．！？；：「」『』（）]{1,500}"  # noqa: RUF001 - of a part, which is folded by itself; 10 000 is one
 _PART = re.compile(rf"{_PIECE}(?:(?<=\d)\s(?=\d{{3}}(?!\d)){_PIECE}){{0,{MAX_CODE_WORDS - 1}}}")
 
 

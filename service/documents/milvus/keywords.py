@@ -43,6 +43,7 @@ MORE_CANDIDATES = 4  # times the results that are wanted
 MAX_COMPLETIONS = 64  # terms of Milvus for a single character, which all that begin with it count as
 MAX_COUNTED = 100_000  # documents
 TEXTS_A_CALL = 200
+TEXT_FIELDS = ["row", "text", "metadata", "arrival", "revision"]
 HEADS_WANTED = MAX_ROWS // WINDOW
 INTERVAL_S = 1.0  # between looks for what others changed
 PATIENCE_S = 1.0  # that a search waits for them
@@ -205,7 +206,10 @@ class MilvusKeywords:
             for part in parts_of(new, TEXTS_A_CALL):
                 if self._is_closed:
                     raise NotReady("the collection is closed")
-                self._read_texts(part)
+                texts = self._table.rows(listed("row", part), TEXT_FIELDS, limit=len(part))
+                with self._counting():
+                    for row in texts:
+                        self._count(row["row"], row["arrival"], row["revision"], row["text"], row["metadata"])
             there |= revision_of
         return there
 
@@ -220,13 +224,6 @@ class MilvusKeywords:
             after = self._table.count(heads_among(f"revision > {middle}"))
             low, high = (middle, high) if after > MAX_COUNTED else (low, middle)
         return high
-
-    def _read_texts(self, heads: Sequence[str]) -> None:
-        fields = ["row", "text", "metadata", "arrival", "revision"]
-        rows = self._table.rows(listed("row", heads), fields, limit=len(heads))
-        with self._counting():
-            for row in rows:
-                self._count(row["row"], row["arrival"], row["revision"], row["text"], row["metadata"])
 
     def _count(self, head: str, row: int, revision: int, text: str, metadata: object) -> None:
         """Count a document, unless a later state of it is."""

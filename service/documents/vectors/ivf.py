@@ -118,7 +118,7 @@ class InvertedIndex(VectorIndex):
 
     @property
     def size_bytes(self) -> int:
-        return expected_bytes(len(self), dim=int(self._index.d), lists=self.lists)
+        return len(self) * self.row_bytes + self.lists * 4 * int(self._index.d)
 
     @property
     def row_bytes(self) -> int:
@@ -192,9 +192,8 @@ class InvertedIndex(VectorIndex):
         """Record the lists of rows that are in the index."""
         self._largest_row = max(self._largest_row, int(rows.max()))
         pages = np.unique(rows >> PAGE_BITS)
-        if (room := len(self._start_of)) <= pages[-1]:
-            more = np.zeros(max(int(pages[-1]) + 1 - room, room // 2), np.int32)
-            self._start_of = np.append(self._start_of, more)
+        if (missing := int(pages[-1]) + 1 - len(self._start_of)) > 0:
+            self._start_of = np.append(self._start_of, np.zeros(max(missing, len(self._start_of) // 2), np.int32))
         if self._used + len(pages) * PAGE_ROWS > len(self._list_of):
             self._drop_pages(len(pages))
         new = pages[self._start_of[pages] == 0]
@@ -206,8 +205,7 @@ class InvertedIndex(VectorIndex):
         """Drop the pages without rows, and make room for so many others."""
         lists_PR = self._list_of.reshape(-1, PAGE_ROWS)
         has_rows = (lists_PR != NO_LIST).any(axis=1)
-        start_P = (PAGE_ROWS * np.cumsum(has_rows) * has_rows).astype(np.int32)
-        self._start_of = start_P[self._start_of // PAGE_ROWS]
+        self._start_of = (PAGE_ROWS * np.cumsum(has_rows) * has_rows).astype(np.int32)[self._start_of // PAGE_ROWS]
         self._used = PAGE_ROWS * (1 + int(has_rows.sum()))
         room = max(pages * PAGE_ROWS, self._used // (2 * PAGE_ROWS) * PAGE_ROWS)
         self._list_of = np.concatenate([lists_PR[0], lists_PR[has_rows].ravel(), np.full(room, NO_LIST, PLACE)])
@@ -224,13 +222,9 @@ def _visiting(probes: int, selector: Any = None) -> Any:
     return faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
 
 
-def expected_bytes(rows: int, *, dim: int, lists: int | None = None) -> int:
-    """The `size_bytes` of an index of so many rows: vectors, row numbers, their lists and centroids.
-
-    lists: None: as many as it is built with.
-    """
-    lists = lists_for(rows) if lists is None else lists
-    return rows * (dim + 8 + PLACE.itemsize) + lists * 4 * dim
+def expected_bytes(rows: int, *, dim: int) -> int:
+    """The `size_bytes` of an index built of so many rows: vectors, row numbers, their lists and centroids."""
+    return rows * (dim + 8 + PLACE.itemsize) + lists_for(rows) * 4 * dim
 
 
 def lists_for(rows: int) -> int:
