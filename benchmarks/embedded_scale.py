@@ -52,7 +52,7 @@ def measure(count: int) -> None:
         folder = Path(name)
         options = IndexOptions(folder=folder, fingerprint="none", dim=DIM, exact_documents=EXACT_DOCUMENTS)
         store = DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=DIM)
-        with closing(options.opened(store)) as collection:
+        with closing(Collection(store, options)) as collection:
             seconds = timed(lambda: load(collection, count, documents, vectors))
             print(f"{count} documents loaded in {seconds:.0f} s, {collection.backend}")
             for mode, query in {

@@ -29,10 +29,9 @@ import faiss
 import numpy as np
 
 from benchmarks.search_page import Measured, Setting, row, write_page
-from service.documents.collections import Collection
+from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document, Rows, Vectors
 from service.documents.interface import Query
-from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
 from service.model.encoder import load_encoder
@@ -43,6 +42,7 @@ QUERIES = 200
 ROUNDS = 3
 WARM_UP = 10
 TOP_K = 10
+EXACT_DOCUMENTS = 20_000  # as the service's default
 NOISE = 0.3
 BATCH = 2000
 SENTENCES = 20_000
@@ -161,7 +161,7 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
         store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=dim)
         started_at = time.perf_counter()
         fill(store, trial.vectors_ND)
-        collection = Collection(store, IndexMaintenance(store, dim=dim))
+        collection = Collection(store, IndexOptions(Path(folder), "scale", dim, exact_documents=EXACT_DOCUMENTS))
         load_s = time.perf_counter() - started_at
 
         def ours(query_D: Vectors) -> list[int]:

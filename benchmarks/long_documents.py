@@ -25,11 +25,10 @@ from typing import Literal
 import numpy as np
 
 from service.api.request import means_of
-from service.documents.collections import Collection
+from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document, Vectors
 from service.documents.ingest import parts_of
 from service.documents.interface import Match, Query
-from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
 from service.model.encoder import Encoder, load_encoder
 from service.settings import BUNDLED_MODEL
@@ -39,6 +38,7 @@ TOP_K, BATCH = 10, 64
 Form = Literal["cut", "mean", "passages"]
 FORMS: tuple[Form, ...] = ("cut", "mean", "passages")
 MIB = 2**20
+EXACT_DOCUMENTS = 20_000  # as the service's default
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,9 @@ def _row(
     documents = [Document(one.id, one.text, {}, split(one.text)) for one in documents]
     vectors_PD = _in_form(encoder, parts_of(documents), form)
     with tempfile.TemporaryDirectory() as folder:
-        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="long", dim=encoder.manifest.dim)
-        collection = Collection(store, IndexMaintenance(store, dim=encoder.manifest.dim))
+        options = IndexOptions(Path(folder), "long", encoder.manifest.dim, exact_documents=EXACT_DOCUMENTS)
+        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="long", dim=options.dim)
+        collection = Collection(store, options)
         collection.put(documents, vectors_PD)
         shares = []
         for is_hybrid in (False, True):

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.documents.collections import Collections, EmbeddedCollections, IndexOptions
+from service.documents.collections import Collection, Collections, EmbeddedCollections, IndexOptions
 from service.documents.interface import DocumentIndex
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.documents.names import DEFAULT_NAME
@@ -90,7 +90,7 @@ def load_collection(
         is_new = store.catalog.number_of(name) is None
         _select(store, name, settings, read_only=read_only)
         others = options.bytes_of_others(store) if options.max_index_bytes and not read_only else 0
-        return options.opened(store, others_bytes=lambda: others, read_only=read_only, is_new=is_new)
+        return Collection(store, options, others_bytes=lambda: others, read_only=read_only, is_new=is_new)
 
 
 @contextmanager

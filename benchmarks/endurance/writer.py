@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from service.documents.collections import Collection
+from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document, Span, Vectors
-from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore
-from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
 
 DIM = 16
@@ -26,10 +24,7 @@ NO_START = 2  # exit status
 
 def open_collection(folder: Path, *, exact_rows: int) -> Collection:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=FINGERPRINT, dim=DIM)
-    maintenance = IndexMaintenance(
-        store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=FINGERPRINT), exact_rows=exact_rows
-    )
-    return Collection(store, maintenance)
+    return Collection(store, IndexOptions(folder, FINGERPRINT, DIM, exact_documents=exact_rows))
 
 
 def vector_of(text: str) -> Vectors:

@@ -160,7 +160,7 @@ def collection_of(documents: Sequence[Document], encode: Encode, split: Split | 
         folder, dim = Path(name), vectors_PD.shape[1]
         options = IndexOptions(folder=folder, fingerprint="none", dim=dim, exact_documents=len(vectors_PD))
         store = DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=dim)
-        with closing(options.opened(store)) as collection:
+        with closing(Collection(store, options)) as collection:
             try:
                 collection.put(named, vectors_PD)
             except StorageFull as exc:

@@ -33,37 +33,9 @@ from service.documents.recalibration import Recalibration
 from service.documents.search import Search
 from service.documents.store.store import Deadline, DocumentStore
 from service.documents.store.transaction import Transaction
-from service.documents.vectors.index import Addition, VectorIndex
+from service.documents.vectors.index import Addition
 from service.documents.vectors.snapshots import SnapshotFolder, forget_dropped
 from service.errors import Conflict, InvalidInput, NotFound, ServiceError, StorageFull
-
-
-@dataclass(frozen=True)
-class IndexCapacity:
-    """Memory limits for vectors.
-
-    max_index_bytes: for the vectors of all collections, 0 = no limit.
-    others_bytes: memory of the vectors of the other collections.
-    check_memory: raises StorageFull if the process has no memory for that many more bytes.
-    """
-
-    max_index_bytes: int = 0
-    others_bytes: Callable[[], int] = lambda: 0
-    check_memory: Callable[[int], None] = lambda growth_bytes: None
-
-    def check(self, index: VectorIndex, new_passages: int) -> None:
-        """Raises: StorageFull: so many more vectors do not fit."""
-        if new_passages <= 0:
-            return
-        needed = self.others_bytes() + index.size_bytes + new_passages * index.row_bytes
-        if self.max_index_bytes and needed > self.max_index_bytes:
-            raise StorageFull(
-                f"the index would take {needed} bytes; the limit is {self.max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"
-            )
-        self.check_memory(index.growth_bytes(new_passages))
-
-
-UNLIMITED = IndexCapacity()
 
 
 class Collection(DocumentIndex):
@@ -74,24 +46,27 @@ class Collection(DocumentIndex):
     def __init__(
         self,
         store: DocumentStore,
-        maintenance: IndexMaintenance,
-        capacity: IndexCapacity = UNLIMITED,
+        options: "IndexOptions",
         *,
+        others_bytes: Callable[[], int] = lambda: 0,
         upkeep: Upkeep | None = None,
         read_only: bool = False,
         is_new: bool = False,
     ) -> None:
         """Load the store's index, or build it.
 
-        Args: upkeep: the thread for all collections of the store; None: one of its own.
+        Args: others_bytes: memory of the vectors of the other collections.
+              upkeep: the thread for all collections of the store; None: one of its own.
               read_only: another process may be writing the store.
               is_new: whether to drop it on closing if it got no document.
         """
         self._store = store
         self._is_new = is_new
-        self._capacity = capacity
+        self._options = options
+        self._others_bytes = others_bytes
+        maintenance = options.maintained(store, read_only=read_only)
         upkeep = None if read_only else upkeep or Upkeep(store.fold_log)
-        self._live = LiveIndex(store, maintenance, check_memory=capacity.check_memory, upkeep=upkeep)
+        self._live = LiveIndex(store, maintenance, check_memory=options.check_memory, upkeep=upkeep)
         with store.snapshot() as snapshot:
             self._documents = snapshot.count()
             self._own_fields, self._recalibration = snapshot.own_fields, snapshot.recalibration
@@ -172,12 +147,12 @@ class Collection(DocumentIndex):
         with self._store.snapshot() as snapshot:
             replaced = snapshot.rows_of([document.id for document in documents])
             there = len(snapshot.passages_of(replaced)) if replaced else 0
-        self._capacity.check(self._live.now, _count_passages(documents) - there)
+        self._check_room(documents, there)
 
     def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         with self._live.writing, self._store.transaction() as transaction:
             there = transaction.count_passages([document.id for document in documents])
-            self._capacity.check(self._live.now, _count_passages(documents) - there)
+            self._check_room(documents, there)
             addition = self._live.now.prepare(transaction.upsert(documents, vectors_PD), vectors_PD)
             transaction.commit()
             self._follow(transaction, addition)
@@ -250,6 +225,16 @@ class Collection(DocumentIndex):
     ) -> list[Matches]:
         return Search(self._store, self._live, top_k=top_k, filter_=filter_, options=options).run(queries)
 
+    def _check_room(self, documents: Sequence[Document], there: int) -> None:
+        """Raises: StorageFull: the vectors of the documents do not fit. there: of those they replace."""
+        index, new = self._live.now, sum(len(document.spans) for document in documents) - there
+        if new <= 0:
+            return
+        needed, most = self._others_bytes() + index.size_bytes + new * index.row_bytes, self._options.max_index_bytes
+        if most and needed > most:
+            raise StorageFull(f"the index would take {needed} bytes; the limit is {most} (CROSSLET_MAX_INDEX_BYTES)")
+        self._options.check_memory(index.growth_bytes(new))
+
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:
             transaction.delete(rows)
@@ -260,10 +245,6 @@ class Collection(DocumentIndex):
     def _follow(self, transaction: Transaction, addition: Addition | None = None) -> None:
         self._documents += transaction.new
         self._live.follow(transaction.revision, transaction.removed, addition)
-
-
-def _count_passages(documents: Sequence[Document]) -> int:
-    return sum(len(document.spans) for document in documents)
 
 
 @dataclass(frozen=True)
@@ -449,20 +430,6 @@ class IndexOptions:
         others = [row.number for row in store.catalog.listed() if row.number != store.number]
         return sum(self.maintained(store.of(number)).expected_bytes() for number in others)
 
-    def opened(
-        self,
-        store: DocumentStore,
-        *,
-        others_bytes: Callable[[], int] = lambda: 0,
-        upkeep: Upkeep | None = None,
-        read_only: bool = False,
-        is_new: bool = False,
-    ) -> Collection:
-        """Return the collection of a store, with its index; arguments as `IndexCapacity` and `Collection` have them."""
-        maintenance = self.maintained(store, read_only=read_only)
-        capacity = IndexCapacity(self.max_index_bytes, others_bytes, self.check_memory)
-        return Collection(store, maintenance, capacity, upkeep=upkeep, read_only=read_only, is_new=is_new)
-
     def maintained(self, store: DocumentStore, *, read_only: bool = False) -> IndexMaintenance:
         """Return what loads the index of a store's collection."""
         snapshots = SnapshotFolder(
@@ -523,5 +490,5 @@ class EmbeddedCollections(Collections):
         def others_bytes() -> int:
             return sum(other.size_bytes for other in self._open.values() if other is not collection)
 
-        collection = self._options.opened(self._store.of(number), others_bytes=others_bytes, upkeep=self._upkeep)
+        collection = Collection(self._store.of(number), self._options, others_bytes=others_bytes, upkeep=self._upkeep)
         self._open = self._open | {name: collection}

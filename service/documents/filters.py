@@ -347,12 +347,17 @@ def fields_of(metadata: Mapping[str, object]) -> dict[str, set[Scalar]]:
     return scalars_at
 
 
+def field_rows(metadata: Mapping[str, object]) -> list[tuple[str, str, SqlValue]]:
+    """Return the key, kind and value of each row in the `fields` table."""
+    return [(path, *scalar) for path, scalars in fields_of(metadata).items() for scalar in scalars]
+
+
 def replace_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
     """Store what filters test of a document's metadata."""
     connection.execute("DELETE FROM fields WHERE row = ?", (row,))
     connection.executemany(
         "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
-        ((collection, path, *scalar, row) for path, scalars in fields_of(metadata).items() for scalar in scalars),
+        ((collection, *field, row) for field in field_rows(metadata)),
     )
 
 

@@ -15,7 +15,6 @@ from service.documents.vectors.ivf import BuildStoppedError, InvertedIndex, buil
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import NotReady, StorageFull
 
-EXACT_ROWS = 20_000
 GROWTH = 4  # rebuild an index once it holds 4 times the rows it was built for
 SAVED_SHARE = 10  # renew a snapshot when 1 in 10 rows has changed
 SAVED_ROWS = 1_000  # but not for fewer changes
@@ -101,14 +100,9 @@ class ReadWriteLock:
 
 
 class IndexMaintenance:
-    """Exact search up to `exact_rows` passages, inverted lists beyond.
+    """Exact search up to `exact_rows` passages, inverted lists beyond, kept in `snapshots`."""
 
-    Args: snapshots: where to keep inverted lists; None: they are rebuilt at each start.
-    """
-
-    def __init__(
-        self, store: DocumentStore, *, dim: int, snapshots: SnapshotFolder | None = None, exact_rows: int = EXACT_ROWS
-    ) -> None:
+    def __init__(self, store: DocumentStore, *, dim: int, snapshots: SnapshotFolder, exact_rows: int) -> None:
         self._store = store
         self._dim = dim
         self._snapshots = snapshots
@@ -128,10 +122,10 @@ class IndexMaintenance:
     def expected_bytes(self) -> int:
         """Memory of the index that `load` gives, without loading it. Inverted lists count as if built now."""
         with self._store.snapshot() as snapshot:
-            count, largest = snapshot.count_passages(), snapshot.largest_passage()
+            count = snapshot.count_passages()
         if count <= self._exact_rows:
             return count * FaissIndex(self._dim).row_bytes
-        return expected_bytes(count, largest_row=largest, dim=self._dim)
+        return expected_bytes(count, dim=self._dim)
 
     def load_exact(self) -> VectorIndex:
         """Load an exact index. For a reader beside the service, too, which must not write snapshots."""
@@ -199,7 +193,7 @@ class IndexMaintenance:
             self._save(index, revision)
 
     def _save(self, index: InvertedIndex, revision: int) -> Path | None:
-        if self._snapshots is None or self._snapshots.read_only:
+        if self._snapshots.read_only:
             return None
         try:
             self._store.check_files()  # its folder may be another store's by now
@@ -214,7 +208,7 @@ class IndexMaintenance:
         return path
 
     def _load_snapshot(self) -> InvertedIndex | None:
-        if self._snapshots is None or (found := self._snapshots.find(known=self._store.snapshot_ids)) is None:
+        if (found := self._snapshots.find(known=self._store.snapshot_ids)) is None:
             return None
         saved, path = found
         try:

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from service.documents.document import Document, Span, named
-from service.documents.filters import FIELD_RULES, fields_of
+from service.documents.filters import FIELD_RULES, field_rows
 from service.documents.ingest import Batch
 from service.documents.keywords.index import KeywordIndex, tables
 from service.documents.keywords.terms import RULES, SHORTEST_LISTED, document_terms, marked
@@ -95,7 +95,7 @@ def _row_faults(file: StoreFile, row: StoredRow) -> Iterator[Fault]:
         yield "text", "has a damaged text or metadata: their checksum differs"
     if file.facts.get("fields") != FIELD_RULES and has_other_spellings(row.metadata):
         return  # its fields are made anew at the next start
-    expected = {(path, *kind) for path, kinds in fields_of(metadata).items() for kind in kinds}
+    expected = set(field_rows(metadata))
     query = "SELECT key, kind, value FROM fields WHERE collection = ? AND row = ?"
     if set(file.connection.execute(query, (file.number, row.row)).fetchall()) != expected:
         yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"

@@ -68,15 +68,17 @@ async def put_collection(body: PutCollectionRequest, runtime: RuntimeDependency)
 
     With documents in it, of `text` and `fields` only what it says already is accepted.
     """
-    name = runtime.collection_name
-    if body.model_fields_set == {"confidence"}:  # of documents' fields nothing is said
-        own_fields = await runtime.read(runtime.collections.own_fields, name)
-    else:
-        is_set = body.text is not None or body.fields is not None
-        own_fields = OwnFields.parsed(body.text, body.fields) if is_set else None
-    await runtime.write(runtime.collections.configure, name, own_fields)
-    if "confidence" in body.model_fields_set:
-        await runtime.write(runtime.collections.of(name).recalibrate, body.confidence)
+    name, collections, sent = runtime.collection_name, runtime.collections, body.model_fields_set
+    is_set = body.text is not None or body.fields is not None
+    own_fields = OwnFields.parsed(body.text, body.fields) if is_set else None
+
+    def set_up() -> None:
+        # If of documents' fields nothing is said, they stay as they are by now.
+        collections.configure(name, collections.own_fields(name) if sent == {"confidence"} else own_fields)
+        if "confidence" in sent:
+            collections.of(name).recalibrate(body.confidence)
+
+    await runtime.write(set_up)
     return json_response(await runtime.read(_described, name, runtime.collection))
 
 

@@ -36,7 +36,7 @@ from service.documents.names import Mode
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.model.stages import StageTimer
-from service.runtime import LONG_BYTES, Runtime
+from service.runtime import LONG_BYTES, Runtime, Steps
 
 MAX_ANSWER_BYTES = 8_000_000
 COMPARED = 20  # nearest documents, with the first: is any a translation of it?
@@ -79,7 +79,7 @@ async def search(
     queries, batch = await _queries_of(body, embedder, runtime)
     preferred = None
     if body.prefer is not None:
-        queries, preferred = preferring(body, body.prefer, queries)
+        queries, preferred = await preferring(body, body.prefer, queries, embedder)
     as_json = partial(
         _as_json,
         body=body,
@@ -296,15 +296,19 @@ def _result(match: Match, wanted: set[str], highlights: Highlights | None) -> di
     return result
 
 
-def preferring(
-    body: SearchRequest, prefer: Prefer, queries: Sequence[Query]
+async def preferring(
+    body: SearchRequest, prefer: Prefer, queries: Sequence[Query], embedder: Embedder
 ) -> tuple[list[Query], list[str | None] | None]:
     """Return the queries with what they prefer, and their languages, if those decide."""
     if prefer.value != AUTO:
         preference = Preference(prefer.field, (prefer.value,), prefer.weight)
         return [replace(query, prefer=preference) for query in queries], None
-    texts = [body.query] if body.query is not None else body.queries or [""]  # of a vector, `language` is sent
-    languages = [body.language or language_of(text) for text in texts]
+    languages: list[str | None] = [body.language] * len(queries)
+    if body.language is None:
+        steps = _languages([body.query] if body.query is not None else body.queries or [])
+        languages = await embedder.prepare(
+            steps, what="telling the languages", way_out="send language, or fewer queries"
+        )
     preferred = [
         query
         if language is None
@@ -312,6 +316,14 @@ def preferring(
         for query, language in zip(queries, languages, strict=True)
     ]
     return preferred, languages
+
+
+def _languages(texts: Sequence[str]) -> Steps[list[str | None]]:
+    languages: list[str | None] = []
+    for text in texts:
+        languages.append(language_of(text))
+        yield
+    return languages
 
 
 async def _queries_of(

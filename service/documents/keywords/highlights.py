@@ -5,13 +5,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from functools import cache
 
-from service.documents.keywords.terms import fold, places
+from service.documents.keywords.terms import MAX_CODE_WORDS, fold, places
 
 MOST_WORDS = 100  # of a text
 SHORT = 16  # characters of a part that is not cut
 CUTS = 8  # places where a longer one may be cut
 Word = tuple[int, int, str]  # start and stop in a text, in characters, and the term
-_PART = re.compile(r"[^\s。、，．！？；：「」『』（）]{1,500}")  # noqa: RUF001 - each is folded by itself
+_PIECE = r"[^\s。、，．！？；：「」『』（）]{1,500}"  # noqa: RUF001 - of a part, which is folded by itself; 10 000 is one
+_PART = re.compile(rf"{_PIECE}(?:(?<=\d)\s(?=\d{{3}}(?!\d)){_PIECE}){{0,{MAX_CODE_WORDS - 1}}}")
 
 
 def words_in(text: str, terms: Collection[str]) -> list[Word]:

@@ -34,6 +34,7 @@ K1, B = 1.2, 0.75  # of BM25
 LEAST_IDF = 1e-6  # of a term in more than half of the documents
 MAX_TERMS = 64  # of a query: codes and the rarest are looked up
 MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
+MAX_COUNTED = 1_000_000  # documents to count, summed over the terms, to tell the rarest if all are in too many
 MAX_TYPED_POSTINGS = 3_000  # the same of a query that is being typed: its answer is soon replaced
 MAX_NEAR_WORDS = 8  # of a query: other terms are looked up for codes and the longest
 MAX_NEAR_POSTINGS = 5_000  # documents to score by these, summed; the nearest terms go first
@@ -374,14 +375,19 @@ class KeywordIndex:
 
         typed: words that may go on; no common word is looked up beside them.
         """
-        count = {word: self._count(_match(word, words), MAX_POSTINGS + 1) for word in words}
+        limit = MAX_POSTINGS + 1
+        count = {word: self._count(_match(word, words), limit) for word in words}
         best = sorted(words, key=lambda word: (not count[word], not has_digit(word), count[word]))[:MAX_TERMS]
+        known = [word for word in best if count[word]]
+        while len(known) > 1 and min(count[word] for word in known) == limit and 2 * limit * len(known) <= MAX_COUNTED:
+            limit *= 2
+            count |= {word: self._count(_match(word, words), limit) for word in known}
         chosen: dict[str, int] = {}
         for word in sorted(best, key=lambda word: (count[word], word)):
             room -= count[word]
             if room < 0 and any(there or term in typed for term, there in chosen.items()):
                 break
-            chosen[word] = count[word]
+            chosen[word] = min(count[word], MAX_POSTINGS + 1)
         return chosen
 
     def _near(

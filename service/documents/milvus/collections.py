@@ -129,12 +129,6 @@ class MilvusCollections(Collections):
         """Memory of all indexes in this process."""
         return 0
 
-    def check_files(self) -> None:
-        """Do nothing: Milvus looks after its own."""
-
-    def announce(self, url: str) -> None:
-        """Do nothing: commands ask Milvus."""
-
     def _find(self, name: str) -> MilvusIndex | None:
         index = self.of(name)
         return index if name == DEFAULT_NAME or self._connection.exists(self._name(name)) else None

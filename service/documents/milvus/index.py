@@ -53,7 +53,7 @@ from service.documents.milvus.search import (
     rows_of_documents,
     vectors_of,
 )
-from service.documents.milvus.table import MilvusTable
+from service.documents.milvus.table import LATEST, WINDOW, MilvusTable
 from service.documents.own_fields import OwnFields, configured_late
 from service.documents.recalibration import Recalibration
 from service.documents.store.store import Deadline
@@ -63,7 +63,6 @@ TRIES = 8  # of a change that meets those of other services
 WAIT_S = (0.1, 0.4)  # between them, times how many there were
 MARK_S = 60
 ROWS_A_CALL = 128  # to stay far below Milvus' message limit of 64 MB
-LATEST = 2**63 - 1
 MAX_COUNTED_CHARS = 4_000_000  # of a page, while bytes are counted
 
 
@@ -235,13 +234,15 @@ class MilvusIndex(DocumentIndex):
 
     def page(self, request: PageRequest) -> Page:
         """Documents inserted in the same microsecond by two service processes are on the same page."""
-        limit = min(request.limit, MAX_ROWS // 10 - 1)
+        limit = min(request.limit, MAX_ROWS // WINDOW - 1)
         deadline = Deadline.after(request.timeout_s)
         expression = self._expression(request.filter_, deadline=deadline) if request.filter_ else ""
         if request.truncated:
             expression = both(expression, "truncated == 1")
-        heads, last_arrival = self._next(request.after_row, limit + 1, heads_among(expression))
-        total = self.table.count(heads_among(expression)) if expression else None
+        after, among = request.after_row, heads_among(expression)
+        rows, last = next(self.table.windows(among, ["row", "id"], by="arrival", after=after, wanted=limit + 1))
+        heads = [row["row"] for row in sorted(rows, key=lambda row: (row["arrival"], row["id"]))]
+        total = self.table.count(among) if expression else None
         documents: list[StoredDocument] = []
         chars = 0
         for part in parts_of(heads, DOCUMENTS_A_CALL):
@@ -253,7 +254,7 @@ class MilvusIndex(DocumentIndex):
                 if documents and (len(documents) + len(together) > limit or chars > request.max_chars):
                     return Page(documents, next_row=documents[-1].row, total=total)
                 documents += together
-        return Page(documents, next_row=last_arrival, total=total)
+        return Page(documents, next_row=None if last == LATEST else last, total=total)
 
     def counts(
         self, fields: Sequence[str], *, most_values: int, filter_: Filter | None = None, timeout_s: float | None = None
@@ -336,24 +337,3 @@ class MilvusIndex(DocumentIndex):
                 reader.add(len(loaded), row["id"], row["metadata"])
                 loaded.append(row["row"])
         return loaded
-
-    def _next(self, after: int, wanted: int, selected: str) -> tuple[list[str], int | None]:
-        """Return the heads of the next documents, at least `wanted` if there are as many, and the last one's arrival.
-
-        An arrival of None means that no documents follow. selected: an expression to begin with.
-
-        Milvus does not sort rows: the interval of arrivals is narrowed until it holds few enough rows to sort here.
-        """
-        most, low, high = 10 * wanted, after, LATEST
-        while True:
-            window = f"{selected} and arrival > {after} and arrival <= "
-            rows = self.table.rows(f"{window}{high}", ["row", "id", "arrival"], limit=most)
-            rows.sort(key=lambda row: (row["arrival"], row["id"]))
-            if len(rows) < most or high - low <= 1:
-                return [row["row"] for row in rows], None if high == LATEST else high
-            high = rows[wanted - 1]["arrival"]  # at least `wanted` rows arrived by then
-            middle = (low + high) // 2
-            if self.table.count(f"{window}{middle}") >= wanted:
-                high = middle
-            else:
-                low = middle

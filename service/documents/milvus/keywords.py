@@ -34,19 +34,22 @@ from service.documents.milvus.rows import (
     occurrences,
     parts_of,
 )
-from service.documents.milvus.table import MilvusTable
+from service.documents.milvus.table import WINDOW, MilvusTable
 from service.documents.store.schema import DEFAULT, FIELDS
-from service.errors import ServiceError
+from service.errors import NotReady, ServiceError
 
 CANDIDATES = 500  # of a search, at least
 MORE_CANDIDATES = 4  # times the results that are wanted
 MAX_COMPLETIONS = 64  # terms of Milvus for a single character, which all that begin with it count as
 MAX_COUNTED = 100_000  # documents
 TEXTS_A_CALL = 200
+TEXT_FIELDS = ["row", "text", "metadata", "arrival", "revision"]
+HEADS_WANTED = MAX_ROWS // WINDOW
 INTERVAL_S = 1.0  # between looks for what others changed
 PATIENCE_S = 1.0  # that a search waits for them
 OVERLAP_US = 10_000_000  # how far the clocks of services may be apart
 
+COUNTED = "SELECT head, revision FROM counted"
 LAST = "\U0010ffff"  # sorts after the characters of terms
 TABLES = f"""
 CREATE TABLE counted (
@@ -100,7 +103,7 @@ class MilvusKeywords:
         self._lock = threading.Lock()  # of the file
         self._reader: threading.Thread | None = None
         self._checked_at = -INTERVAL_S
-        self._seen = 0  # the newest revision
+        self._seen = 0  # the newest revision when all were last looked at
         self._file: sqlite3.Connection | None = None  # none yet: nobody has searched
         self._index: KeywordIndex | None = None  # in the file
         self._is_sample = False  # there are more documents than are counted
@@ -177,25 +180,38 @@ class MilvusKeywords:
     def _read(self) -> None:
         with suppress(ServiceError):  # the connection has logged it; the next search tries again
             count = self._table.count(heads_among())
-            after = self._seen - OVERLAP_US if self._seen else self._newest(count)
-            for rows in self._windows(after):
-                with self._counting():
-                    known = self._known([row["row"] for row in rows])
-                new = [row["row"] for row in rows if known.get(row["row"]) != row["revision"]]
-                for part in parts_of(new, TEXTS_A_CALL):
-                    if self._is_closed:
-                        return
-                    self._read_texts(part)
+            there = self._read_after(self._seen - OVERLAP_US if self._seen else self._newest(count))
             with self._counting():
                 unknown = self._counted() - count
-            if not self._is_sample and unknown != self._unknown:  # others deleted some
-                there = {row["row"] for rows in self._windows(0) for row in rows}
+            if not self._is_sample and unknown != self._unknown:  # others deleted some, or their clocks are far apart
                 with self._counting() as (file, _):
-                    counted = [head for (head,) in file.execute("SELECT head FROM counted")]
-                self.remove(head for head in counted if head not in there)
-                with self._counting():
+                    before = {*file.execute(COUNTED)}
+                there = self._read_after(0)
+                with self._counting() as (file, _):
+                    for head, _ in before.intersection(file.execute(COUNTED)):  # else it was put meanwhile
+                        if head not in there:
+                            self._forget(head)
                     self._unknown = self._counted() - len(there)
+            self._seen = max([self._seen, *there.values()])
             self._is_whole = not self._is_sample
+
+    def _read_after(self, after: int) -> dict[str, int]:
+        """Count the documents of larger revisions. Return their revisions by head. Raises: NotReady: it is closed."""
+        there: dict[str, int] = {}
+        for rows, _ in self._table.windows(heads_among(), ["row"], by="revision", after=after, wanted=HEADS_WANTED):
+            revision_of = {row["row"]: row["revision"] for row in rows}
+            with self._counting():
+                known = self._known([*revision_of])
+            new = [head for head, revision in revision_of.items() if known.get(head) != revision]
+            for part in parts_of(new, TEXTS_A_CALL):
+                if self._is_closed:
+                    raise NotReady("the collection is closed")
+                texts = self._table.rows(listed("row", part), TEXT_FIELDS, limit=len(part))
+                with self._counting():
+                    for row in texts:
+                        self._count(row["row"], row["arrival"], row["revision"], row["text"], row["metadata"])
+            there |= revision_of
+        return there
 
     def _newest(self, count: int) -> int:
         """Return a revision that at most MAX_COUNTED documents are after, nearly as many if there are more."""
@@ -209,41 +225,12 @@ class MilvusKeywords:
             low, high = (middle, high) if after > MAX_COUNTED else (low, middle)
         return high
 
-    def _windows(self, after: int) -> Iterator[list[MilvusRow]]:
-        """Yield the heads after a revision, by revision, in lists that Milvus can answer."""
-        most, last = MAX_ROWS, 2**63 - 1
-        while True:
-            high = last
-            rows = self._heads_between(after, high, most)
-            while len(rows) == most:
-                high = min(high, max(row["revision"] for row in rows))
-                high = (after + high) // 2
-                rows = self._heads_between(after, high, most)
-                if high - after <= 1:
-                    break
-            yield rows
-            if high == last:
-                return
-            after = high
-
-    def _heads_between(self, after: int, high: int, most: int) -> list[MilvusRow]:
-        expression = heads_among(f"revision > {after} and revision <= {high}")
-        return self._table.rows(expression, ["row", "revision"], limit=most)
-
-    def _read_texts(self, heads: Sequence[str]) -> None:
-        fields = ["row", "text", "metadata", "arrival", "revision"]
-        rows = self._table.rows(listed("row", heads), fields, limit=len(heads))
-        with self._counting():
-            for row in rows:
-                self._count(row["row"], row["arrival"], row["revision"], row["text"], row["metadata"])
-
     def _count(self, head: str, row: int, revision: int, text: str, metadata: object) -> None:
         """Count a document, unless a later state of it is."""
         if self._known([head]).get(head, -1) >= revision:
             return
         self._forget(head)
         file, index = self._opened()
-        self._seen = max(self._seen, revision)
         if self._counted() >= MAX_COUNTED:
             self._is_sample, self._is_whole = True, False
             return
@@ -269,7 +256,7 @@ class MilvusKeywords:
     def _known(self, heads: Sequence[str]) -> dict[str, int]:
         """Return the revisions of documents that are counted."""
         listed_heads = "SELECT value FROM json_each(?)"
-        query = f"SELECT head, revision FROM counted WHERE head IN ({listed_heads})"  # noqa: S608 - a constant
+        query = f"{COUNTED} WHERE head IN ({listed_heads})"
         return dict(self._opened()[0].execute(query, (orjson.dumps(heads).decode(),)).fetchall())
 
     def _counted(self) -> int:

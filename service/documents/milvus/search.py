@@ -13,7 +13,7 @@ import numpy as np
 
 from service.documents.arrangement import Ranked
 from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
-from service.documents.filters import Condition, Scalar, caseless, fields_of, to_condition
+from service.documents.filters import Condition, Scalar, caseless, field_rows, to_condition
 from service.documents.interface import Filter, Matches, Passage, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
 from service.documents.milvus.filters import both, first_is, to_expression
@@ -68,8 +68,7 @@ class FieldsInMemory(FieldReader):
     def add(self, row: int, id_: str, metadata: Mapping[str, object]) -> None:
         """Add a document."""
         self._connection.execute("INSERT INTO documents VALUES (?, ?, ?)", (row, DEFAULT, id_))
-        scalars_at = fields_of(metadata).items()
-        fields = ((DEFAULT, path, *scalar, row) for path, scalars in scalars_at for scalar in scalars)
+        fields = ((DEFAULT, *field, row) for field in field_rows(metadata))
         self._connection.executemany("INSERT INTO fields VALUES (?, ?, ?, ?, ?)", fields)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 B queries, D dims
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from service.documents.milvus.rows import DIGEST_CHARS, MAX_ID_BYTES, MAX_TEXT_B
 from service.errors import IndexUnavailable, InvalidInput, StoreError
 
 SCHEMA_VERSION = 5
+WINDOW = 10  # times the rows wanted of it, the most that a window has
+LATEST = 2**63 - 1
 
 ScoredRows = list[tuple[float, MilvusRow]]  # (inner product, row)
 
@@ -103,6 +105,32 @@ class MilvusTable:
             **limit,
         )
         return [dict(row) for row in found]
+
+    def windows(
+        self, expression: str, fields: Sequence[str], *, by: str, after: int, wanted: int
+    ) -> Iterator[tuple[list[MilvusRow], int]]:
+        """Yield the rows with a larger integer in a field, in windows of it, and each one's last integer.
+
+        Args:    by: the field.  wanted: rows that a window has at least, but for the last one.
+        Returns: unordered rows with `fields` and the field. The last window's integer is LATEST.
+
+        Milvus does not sort rows: the interval of integers is narrowed until it holds few enough.
+        """
+        most = WINDOW * wanted
+        while True:
+            low, high = after, LATEST
+            window = f"{expression} and {by} > {after} and {by} <= "
+            while len(rows := self.rows(f"{window}{high}", [*fields, by], limit=most)) == most and high - low > 1:
+                high = sorted(row[by] for row in rows)[wanted - 1]  # at least `wanted` rows are up to there
+                middle = (low + high) // 2
+                if self.count(f"{window}{middle}") >= wanted:
+                    high = middle
+                else:
+                    low = middle
+            yield rows, high
+            if high == LATEST:
+                return
+            after = high
 
     def search(
         self,

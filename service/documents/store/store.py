@@ -406,11 +406,6 @@ class Snapshot(FieldReader, CollectionSettings):
         """Return the number of passages."""
         return int(self._all("SELECT count(*) FROM passages WHERE collection = ?", self.number)[0][0])
 
-    def largest_passage(self) -> int:
-        """Return the largest number of a passage; 0: there are none."""
-        query = "SELECT coalesce(max(passage), 0) FROM passages WHERE collection = ?"
-        return int(self._all(query, self.number)[0][0])
-
     def passages(self) -> Rows:
         """Return every passage's number, in ascending order."""
         return np.sort(self._numbers("SELECT passage FROM passages WHERE collection = ?", self.number))

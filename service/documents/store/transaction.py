@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from service.documents.document import Document, Vectors
-from service.documents.filters import fields_of, replace_fields
+from service.documents.filters import field_rows, replace_fields
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.connections import checksum, commit, damaged_document
 
@@ -99,10 +99,9 @@ class Transaction:
         for stored in self._all_stored(rows):
             _check(stored)
             row, id_, _, metadata, _ = stored
-            scalars_of = fields_of(orjson.loads(metadata))
-            expected = {(path, *scalar) for path, scalars in scalars_of.items() for scalar in scalars}
             query = "SELECT key, kind, value FROM fields WHERE collection = ? AND row = ?"
-            if expected != set(self._connection.execute(query, (self._collection, row))):
+            there = set(self._connection.execute(query, (self._collection, row)))
+            if there != set(field_rows(orjson.loads(metadata))):
                 raise damaged_document(id_.decode(errors="replace"), "filterable metadata")
 
     def delete(self, rows: Sequence[int]) -> None:

@@ -14,7 +14,8 @@ from service.documents.document import Rows, Vectors
 
 MORE_CANDIDATES = 2
 SMALL = 1000  # up to this number of rows, a hash set is faster to make than a bitmap
-ROWS_A_MEMBER = 320  # also for sparser sets: making a bitmap takes a byte for each row number
+ROWS_A_MEMBER = 320  # also for sparser sets: a bitmap takes a bit for each row number
+ROWS_A_PART = 2**20  # of a bitmap, made with a byte for each row number
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,13 @@ class VectorIndex(ABC):
         """Remove rows; unknown ones are ignored. One pass over the row numbers, however many are removed."""
         known = [row for row in rows if row <= self._largest_row]
         if known:
-            self._index.remove_ids(np.asarray(known, np.int64))
+            self._remove(np.asarray(known, np.int64))
+
+    def _remove(self, rows: Rows) -> None:
+        self._index.remove_ids(rows)
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """Return the best `top_k` rows and all ties with the last one, among the given rows or all."""
+        """Return the best `top_k` rows and all ties with the last one, among the given rows, ascending, or all."""
         available = len(self) if among is None else min(len(self), len(among))
         wanted = min(top_k, available)
         hits = Hits(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -133,14 +137,20 @@ def candidates(top_k: int) -> int:
 
 
 def selector_of(rows: Rows) -> Any:
-    """Return a FAISS selector of the given rows."""
+    """Return a FAISS selector of the given rows, which ascend."""
     import faiss  # already loaded: there are rows
 
-    if len(rows) <= max(SMALL, int(rows.max()) // ROWS_A_MEMBER):
+    largest = int(rows.max())
+    if len(rows) <= max(SMALL, largest // ROWS_A_MEMBER):
         return faiss.IDSelectorBatch(np.ascontiguousarray(rows, np.int64))
-    members = np.zeros(int(rows.max()) + 1, np.bool_)
-    members[rows] = True
-    bitmap: Any = np.packbits(members, bitorder="little")
+    bitmap: Any = np.zeros(largest // 8 + 1, np.uint8)
+    for part in np.split(rows, np.searchsorted(rows, np.arange(ROWS_A_PART, largest + 1, ROWS_A_PART))):
+        if len(part):
+            first = int(part[0]) // 8
+            members = np.zeros(int(part[-1]) + 1 - 8 * first, np.bool_)
+            members[part - 8 * first] = True
+            bits = np.packbits(members, bitorder="little")
+            bitmap[first : first + len(bits)] |= bits
     return faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg]  # it keeps the array alive for C++
 
 

@@ -21,6 +21,9 @@ ROWS_A_LIST = 40  # training vectors per list for k-means
 ITERATIONS = 10  # of k-means
 FILTERED = 2  # a filtered search scans twice the rows of an unfiltered one: matches may be far from the query
 PLACE = np.dtype(np.uint16)  # a row's list
+NO_LIST = np.iinfo(PLACE).max
+PAGE_BITS = 6
+PAGE_ROWS = 1 << PAGE_BITS  # of numbers, which are never reused: a page without rows takes no place
 LEAST_FILTERED = 4000  # minimum rows of a filtered search; they take a quarter of a millisecond
 TARGET_RECALL = 0.98  # of the 10 nearest, on queries that resemble searches (docs/guide/search.md)
 QUERIES = 256
@@ -53,7 +56,9 @@ class InvertedIndex(VectorIndex):
         """index: a trained FAISS index."""
         super().__init__(index)
         self.tuning = tuning
-        self._list_of_row = np.zeros(0, PLACE)  # stale for removed rows
+        self._start_of = np.zeros(1, np.int32)  # of each page of row numbers in `_list_of`; 0: it has no rows
+        self._list_of = np.full(PAGE_ROWS, NO_LIST, PLACE)
+        self._used = PAGE_ROWS
         for number, rows in self._rows_by_list():
             self._place(rows, np.full(len(rows), number))
 
@@ -113,7 +118,7 @@ class InvertedIndex(VectorIndex):
 
     @property
     def size_bytes(self) -> int:
-        return expected_bytes(len(self), largest_row=self._largest_row, dim=int(self._index.d), lists=self.lists)
+        return len(self) * self.row_bytes + self.lists * 4 * int(self._index.d)
 
     @property
     def row_bytes(self) -> int:
@@ -132,6 +137,10 @@ class InvertedIndex(VectorIndex):
         width = self._index.coarse_code_size()  # a code begins with its list, little-endian
         self._place(addition.rows, addition.prepared[:, :width] @ (1 << 8 * np.arange(width)))
 
+    def _remove(self, rows: Rows) -> None:
+        super()._remove(rows)
+        self._list_of[self._places(rows)] = NO_LIST
+
     def _parameters(self, vector_D: Vectors, wanted: int, among: Rows | None) -> Iterator[Any]:
         """Visit all lists if those that should be enough lack rows."""
         selector = None if among is None else selector_of(among)
@@ -142,7 +151,7 @@ class InvertedIndex(VectorIndex):
     def _probes_among(self, vector_D: Vectors, among: Rows, wanted: int) -> int:
         """Return how many lists, nearest first, it takes to cover enough of these rows."""
         held = among[among <= self._largest_row]
-        in_list = np.bincount(self._list_of_row[held], minlength=self.lists)
+        in_list = np.bincount(self._list_of.take(self._places(held)), minlength=self.lists)[: self.lists]
         _, nearest_1L = self._index.quantizer.search(np.ascontiguousarray(vector_D, np.float32)[None], self.lists)
         enough = max(wanted, LEAST_FILTERED, FILTERED * self.tuning.probes * len(self) / self.lists)
         return min(self.lists, int(np.searchsorted(np.cumsum(in_list[nearest_1L[0]]), min(enough, len(among)))) + 1)
@@ -182,12 +191,28 @@ class InvertedIndex(VectorIndex):
     def _place(self, rows: Rows, lists_N: npt.NDArray[np.int64]) -> None:
         """Record the lists of rows that are in the index."""
         self._largest_row = max(self._largest_row, int(rows.max()))
-        room = len(self._list_of_row)
-        if self._largest_row >= room:
-            grown = np.zeros(max(self._largest_row + 1, room + room // 2), PLACE)
-            grown[:room] = self._list_of_row
-            self._list_of_row = grown
-        self._list_of_row[rows] = lists_N
+        pages = np.unique(rows >> PAGE_BITS)
+        if (missing := int(pages[-1]) + 1 - len(self._start_of)) > 0:
+            self._start_of = np.append(self._start_of, np.zeros(max(missing, len(self._start_of) // 2), np.int32))
+        if self._used + len(pages) * PAGE_ROWS > len(self._list_of):
+            self._drop_pages(len(pages))
+        new = pages[self._start_of[pages] == 0]
+        self._start_of[new] = self._used + PAGE_ROWS * np.arange(len(new))
+        self._used += PAGE_ROWS * len(new)
+        self._list_of[self._places(rows)] = lists_N
+
+    def _drop_pages(self, pages: int) -> None:
+        """Drop the pages without rows, and make room for so many others."""
+        lists_PR = self._list_of.reshape(-1, PAGE_ROWS)
+        has_rows = (lists_PR != NO_LIST).any(axis=1)
+        self._start_of = (PAGE_ROWS * np.cumsum(has_rows) * has_rows).astype(np.int32)[self._start_of // PAGE_ROWS]
+        self._used = PAGE_ROWS * (1 + int(has_rows.sum()))
+        room = max(pages * PAGE_ROWS, self._used // (2 * PAGE_ROWS) * PAGE_ROWS)
+        self._list_of = np.concatenate([lists_PR[0], lists_PR[has_rows].ravel(), np.full(room, NO_LIST, PLACE)])
+
+    def _places(self, rows: Rows) -> Rows:
+        places: Rows = self._start_of.take(rows >> PAGE_BITS) + (rows & PAGE_ROWS - 1)
+        return places
 
 
 def _visiting(probes: int, selector: Any = None) -> Any:
@@ -197,13 +222,9 @@ def _visiting(probes: int, selector: Any = None) -> Any:
     return faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
 
 
-def expected_bytes(rows: int, *, largest_row: int, dim: int, lists: int | None = None) -> int:
-    """The `size_bytes` of an index of so many rows: vectors, row numbers, the row-to-list table and centroids.
-
-    lists: None: as many as it is built with.
-    """
-    lists = lists_for(rows) if lists is None else lists
-    return rows * (dim + 8) + (largest_row + 1) * PLACE.itemsize + lists * 4 * dim
+def expected_bytes(rows: int, *, dim: int) -> int:
+    """The `size_bytes` of an index built of so many rows: vectors, row numbers, their lists and centroids."""
+    return rows * (dim + 8 + PLACE.itemsize) + lists_for(rows) * 4 * dim
 
 
 def lists_for(rows: int) -> int:

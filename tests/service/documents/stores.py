@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.documents.collections import Collection, IndexCapacity
+from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document, Page
 from service.documents.interface import DocumentIndex, PageRequest
-from service.documents.live_index import EXACT_ROWS, IndexMaintenance
 from service.documents.store.store import DocumentStore, Snapshot
-from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged
 from service.offline.repair import verify
 from service.offline.store_file import open_store_file
@@ -34,16 +32,15 @@ def open_collection(
     *,
     fingerprint: str = "aa",
     dim: int = DIM,
-    exact_rows: int | None = None,
+    exact_rows: int = 20_000,
     read_only: bool = False,
     **limits: Any,
 ) -> Collection:
-    """With `exact_rows`, inverted lists have snapshots, as in the service. A damaged store is closed again."""
+    """A damaged store is closed again."""
     store = open_store(folder, fingerprint=fingerprint, dim=dim, read_only=read_only)
-    snapshots = SnapshotFolder(folder, fingerprint=fingerprint) if exact_rows else None
-    maintenance = IndexMaintenance(store, dim=dim, snapshots=snapshots, exact_rows=exact_rows or EXACT_ROWS)
     try:
-        return Collection(store, maintenance, IndexCapacity(**limits), read_only=read_only)
+        options = IndexOptions(folder, fingerprint, dim, exact_documents=exact_rows, **limits)
+        return Collection(store, options, read_only=read_only)
     except Damaged:
         store.close()
         raise

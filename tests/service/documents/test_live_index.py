@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from service.documents.collections import Collection
+from service.documents.collections import Collection, IndexOptions
 from service.documents.interface import Query, ResultOptions
 from service.documents.live_index import IndexMaintenance
 from service.documents.store.store import DocumentStore, Snapshot
@@ -245,7 +245,8 @@ def test_restored_store_uses_no_snapshot_of_another_time(restored: Open) -> None
 def test_old_snapshot_is_not_used_by_a_restored_store(restored: Open, tmp_path: Path) -> None:
     newest = {path.name: path.read_bytes() for path in tmp_path.glob("index*")}
     store = open_store(tmp_path, dim=DIM)
-    without_index = Collection(store, IndexMaintenance(store, dim=DIM, exact_rows=EXACT))  # no snapshot: a crash
+    nowhere = IndexOptions(tmp_path / "absent", "aa", DIM, exact_documents=EXACT)  # no snapshot: a crash
+    without_index = Collection(store, nowhere)
     for number in range(5):
         put_numbered(without_index, vectors(10, seed=number + 2), first=1000)
     without_index.close()

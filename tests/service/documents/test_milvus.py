@@ -3,7 +3,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
@@ -28,10 +28,11 @@ from service.documents.milvus.configurations import Configurations
 from service.documents.milvus.connection import LOGICAL_BITS, STALENESS_MS, Clock, MilvusConnection
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.documents.milvus.keywords import INTERVAL_S
+from service.documents.milvus.rows import head_of
 from service.documents.milvus.table import MilvusTable
 from service.documents.own_fields import OwnFields
 from service.documents.recalibration import Recalibration
-from service.errors import Conflict, IndexUnavailable, InvalidInput, StartError, StoreError
+from service.errors import Conflict, IndexUnavailable, InvalidInput, Overloaded, StartError, StoreError
 from service.settings import Settings
 from tests.ports import reserved_port
 from tests.service.conftest import Serve
@@ -177,14 +178,85 @@ def test_a_sample_of_the_newest_documents_is_counted(server: MilvusServer, monke
     for number in range(6):
         index.put([document(f"{number}", f"kettle number{number}")], EAST[None])
     index.close()
-    for name, value in (("MAX_COUNTED", 3), ("OVERLAP_US", 1), ("MAX_ROWS", 2)):
-        monkeypatch.setattr(f"service.documents.milvus.keywords.{name}", value)
+    for name in ("keywords.OVERLAP_US", "keywords.HEADS_WANTED"):
+        monkeypatch.setattr(f"service.documents.milvus.{name}", 1)
+    for name, value in (("keywords.MAX_COUNTED", 3), ("table.WINDOW", 2)):
+        monkeypatch.setattr(f"service.documents.milvus.{name}", value)
     index = connect(server.url, run)
     for words, wanted in (("number0", ["0"]), ("numbr5", ["5"]), ("kettle", ["0", "1"])):
         matches = index.search_all([Query(words=words)], top_k=2)[0]
         assert [match.document.id for match in matches][: len(wanted)] == wanted
     assert not matches.is_counted
     index.close()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], DocumentIndex]:
+    """Connects services whose clocks agree, and who look at each search for what others have written."""
+    for name, value in (("INTERVAL_S", 0), ("OVERLAP_US", 1), ("PATIENCE_S", PATIENT_S), ("TEXTS_A_CALL", 1)):
+        monkeypatch.setattr(f"service.documents.milvus.keywords.{name}", value)
+    run = secrets.token_hex(16)
+    return lambda url: connect(url, run)
+
+
+def counted(index: DocumentIndex, words: str) -> int:
+    """How many terms of a query documents have, as far as they are counted."""
+    return len(index.keywords.wanted(words, typing=False).weights())
+
+
+def test_own_changes_hide_no_words_of_others(server: MilvusServer, at_once: Callable[[str], DocumentIndex]) -> None:
+    near, far = at_once(server.url), at_once(server.url)
+    near.put([document("a", "kettle")], EAST[None])
+    assert counted(near, "kettle") == 1
+    far.put([document("b", "unicorn")], EAST[None])
+    near.put([document("c", "lamp")], EAST[None])
+    assert counted(near, "unicorn") == 1
+    near.close()
+    far.close()
+
+
+def test_words_left_by_a_failed_look_are_counted_next(
+    server: MilvusServer, at_once: Callable[[str], DocumentIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, read, reads = at_once(server.url), MilvusTable.rows, []
+    for word in ("kettle", "lamp", "mug", "pan", "pot"):
+        index.put([document(word, word)], EAST[None])
+
+    def limited(table: MilvusTable, expression: str, fields: list[str], **options: Any) -> list[dict[str, Any]]:
+        reads.extend(["text"] if "text" in fields else [])
+        if len(reads) == 2:
+            raise Overloaded("Milvus limits the rate", retry_after_s=1)
+        rows = read(table, expression, fields, **options)
+        return rows[::-1] if "revision" in fields else rows  # the newest first
+
+    with monkeypatch.context() as busy:
+        busy.setattr(MilvusTable, "rows", limited)
+        assert counted(index, "kettle lamp mug pan pot") == 5  # all are asked for: one is known
+    assert not index.keywords._is_whole
+    assert counted(index, "kettle lamp mug pan pot unicorn") == 5
+    index.close()
+
+
+def test_words_put_while_all_are_looked_at_stay_counted(
+    server: MilvusServer, at_once: Callable[[str], DocumentIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far, read = at_once(server.url), at_once(server.url), MilvusTable.rows
+    near.put([document("a", "kettle"), document("b", "lamp")], np.stack([EAST, NORTH]))
+    assert counted(near, "kettle lamp") == 2
+    far.delete(["a"])
+
+    def then_put(table: MilvusTable, expression: str, *fields: Any, **options: Any) -> list[dict[str, Any]]:
+        rows = read(table, expression, *fields, **options)
+        if "revision > 0 " in expression:
+            near.put([document("c", "unicorn")], UP[None])
+        return rows
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(MilvusTable, "rows", then_put)
+        assert counted(near, "kettle") == 0
+    assert near.keywords._known([head_of("c")])
+    near.close()
+    far.close()
 
 
 def test_a_change_waits_for_that_of_another_service(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:

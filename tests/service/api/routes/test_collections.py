@@ -1,7 +1,12 @@
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 from fastapi.testclient import TestClient
 
+from service.runtime import Runtime
 from tests.service.api.answers import assert_refused
 from tests.service.conftest import Serve
+from tests.service.documents.stores import wait_for
 
 
 def put(client: TestClient, path: str, **texts: str) -> dict[str, object]:
@@ -97,3 +102,18 @@ def test_paths_below_a_collection_may_end_in_a_slash(client: TestClient) -> None
     assert client.get("/collections/shop/").json()["documents"] == 1
     assert client.post("/collections/shop/search/", json={"query": "x"}).status_code == 200
     assert client.post("/collections/shop/documents/count/", json={}).json()["count"] == 1
+
+
+def test_settings_that_wait_for_others_keep_them(client: TestClient) -> None:
+    runtime: Runtime = client.app.state.runtime  # type: ignore[attr-defined]
+    done = Event()
+    blocked = runtime._writer.submit(done.wait)  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(2) as threads:
+        answers = []
+        for waiting, body in enumerate(({"text": "{title}"}, {"confidence": {"expected_answerable": 0.2}}), 1):
+            answers.append(threads.submit(client.put, "/collections/default", json=body))
+            wait_for(lambda: runtime._writer._work_queue.qsize() == waiting)  # type: ignore[attr-defined]  # noqa: B023
+        done.set()
+        assert [answer.result().status_code for answer in answers] == [200, 200]
+    assert blocked.result()
+    assert client.get("/collections/default").json()["text"] == "{title}"

@@ -1,11 +1,13 @@
 """POST /search: groups, preferences, orders, totals, and a filter alone."""
 
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from service.documents.language import language_of
 from tests.artifacts import TEXTS
 from tests.service.api.answers import assert_refused, found, put, search
 from tests.service.conftest import Serve
@@ -86,6 +88,19 @@ def test_auto_prefers_the_querys_language(shop: TestClient) -> None:
     assert several["preferred"] == ["en", None]
     assert answer(shop, like="a", prefer="auto", language="de")["preferred"] == "de"
     assert "preferred" not in answer(shop, query="x", prefer={"field": "lang", "value": "de"})
+
+
+def test_many_languages_are_told_off_the_event_loop(shop: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def told(text: str) -> str | None:
+        threads.append(current_thread().name.rpartition("_")[0])
+        return language_of(text)
+
+    monkeypatch.setattr("service.api.routes.search.language_of", told)
+    queries = ["where is my kettle", "wo ist mein Kessel", "4711"]
+    assert answer(shop, queries=queries, prefer="auto")["preferred"] == ["en", "de", None]
+    assert threads == ["preparation"] * 3
 
 
 def test_a_query_sorts_its_best(shop: TestClient) -> None:

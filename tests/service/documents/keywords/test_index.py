@@ -258,11 +258,12 @@ def test_codes_and_rare_terms_after_many_are_looked_up(
 
 
 def test_terms_in_too_many_documents_are_left_out(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(store, {str(number): f"common {number}" for number in range(9)})
+    put(store, {str(number): f"common {number}" + " women" * (number > 1) for number in range(9)})
     monkeypatch.setattr(keywords_module, "MAX_TERMS", 2)
     assert len(found(store, "3 5 7")) == 2
     monkeypatch.setattr(keywords_module, "MAX_POSTINGS", 5)
     assert set(found(store, "common 7")) == {"7"}
+    assert set(found(store, "common women")) == {"2", "3", "4", "5", "6"}
     assert len(found(store, "common")) == len(found(store, "common absent")) == 5
 
 

@@ -135,4 +135,18 @@ def test_changes_take_effect_at_once(index: InvertedIndex, vectors: np.ndarray) 
 
 def test_a_vector_takes_a_byte_a_dimension(index: InvertedIndex) -> None:
     assert index.row_bytes == DIM + 8 + 2
-    assert index.size_bytes == COUNT * (DIM + 10) + 2 + index.lists * DIM * 4  # 2: row 0, which is never used
+    assert index.size_bytes == COUNT * (DIM + 10) + index.lists * DIM * 4
+
+
+def test_rows_that_come_and_go_take_no_more_memory(index: InvertedIndex, vectors: np.ndarray) -> None:
+    generator, before, tables = np.random.default_rng(5), index.size_bytes, list[int]()
+    for first in range(COUNT + 1, 300_000, 1_000):
+        moved = [row for row in index.rows().tolist() if row // 64 % 7 == first // 1_000 % 7]  # all of a page
+        rows = [*moved, *range(first, first + 200)]
+        index.replace(index.prepare(rows, vectors[generator.integers(COUNT, size=len(rows))]))
+        index.remove(generator.permutation([row for row in index.rows().tolist() if row > 1])[:200].tolist())
+        for number, held in index._rows_by_list():
+            assert (index._list_of[index._places(held)] == number).all()
+        tables.append(index._list_of.nbytes)
+    assert (len(index), index.size_bytes) == (COUNT, before)
+    assert max(tables) < 50_000
