@@ -36,6 +36,21 @@ def test_scores_and_notes_are_in_the_card_and_the_model_stays(folder: Path, tmp_
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_files_of_the_user_and_links_to_the_folder_stay(folder: Path, tmp_path: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: main")
+    (folder / "LICENSE").write_text("MIT")
+    (tmp_path / "current").symlink_to(folder)
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    assert main([str(tmp_path / "current"), "--notes", written(tmp_path / "n.md", "Made on Mars.")]) == 0
+    after = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    assert {name for name in before if after.get(name) != before[name]} == {"README.md", "manifest.json"}
+    assert after.keys() == before.keys()
+    assert (tmp_path / "current").is_symlink()
+    assert load_manifest(folder).training["notes"] == "Made on Mars."
+    verify_files(folder, load_manifest(folder))
+
+
 def test_what_is_not_given_stays(folder: Path, tmp_path: Path) -> None:
     assert main([str(folder), "--served", written(tmp_path / "s.json", json.dumps(SCORES))]) == 0
     assert main([str(folder), "--notes", written(tmp_path / "n.md", "Made on Mars.")]) == 0
