@@ -143,12 +143,14 @@ def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = N
     """Precision, recall and F1 x 100, and the threshold.
 
     Args: threshold: the lowest margin to keep; all pairs are scored. None: it is chosen on the left sentences of even
-        rows, and those of odd rows are scored.
+        rows, and those of odd rows are scored; without gold pairs of both there is no score.
     """
     if threshold is None:
-        even = [pair for pair in mined if pair[1] % 2 == 0]
-        threshold = best_threshold(even, {pair for pair in gold if pair[0] % 2 == 0})
-        mined, gold = [pair for pair in mined if pair[1] % 2], {pair for pair in gold if pair[0] % 2}
+        even = {pair for pair in gold if pair[0] % 2 == 0}
+        threshold = best_threshold([pair for pair in mined if pair[1] % 2 == 0], even)
+        mined, gold = [pair for pair in mined if pair[1] % 2], gold - even
+        if not (even and gold):
+            return {"threshold": threshold}
     kept = {(left, right) for margin, left, right in mined if margin >= threshold}
     return {**precision_recall_f1(kept, gold), "threshold": threshold}
 
