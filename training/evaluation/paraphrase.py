@@ -2,8 +2,9 @@
 
     <part>.<aa>.tsv   label<TAB>sentence1<TAB>sentence2, the label 0 or 1; plain or .gz; train is skipped
 
-Rows with an empty side are skipped, and what has no other row is left out. The score is the area under the ROC curve x 100: 50 is chance. If `en` has as
-many rows, row i is assumed to translate row i of English, and sentence2 is also compared with the English sentence1.
+Rows with an empty side are skipped, and what has no other row is left out. The score is the area under the ROC curve
+x 100: 50 is chance. If `en` has as many rows, row i is assumed to translate row i of English, and sentence2 is also
+compared with the English sentence1.
 """
 
 from __future__ import annotations
