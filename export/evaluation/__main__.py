@@ -70,13 +70,9 @@ def check(options: argparse.Namespace) -> None:
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
-        if (is_path(name) or _is_below_a_folder(name)) and not Path(name).is_dir():
+        is_below = name.count("/") == 1 and Path(name).parent.is_dir()  # like models/mine where models is a folder
+        if (is_path(name) or is_below) and not Path(name).is_dir():
             raise EvaluationError(f"there is no folder {name}{_nearest(Path(name))}")
-
-
-def _is_below_a_folder(name: str) -> bool:
-    """Whether it is like `models/mine` where there is a folder `models`."""
-    return name.count("/") == 1 and Path(name).parent.is_dir()
 
 
 def _nearest(path: Path) -> str:

@@ -172,12 +172,9 @@ def recalibrate(
     """
     try:
         load_manifest(folder)
-    except ArtifactError as exc:
-        raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
-    try:
         reads = None if reranker is None else Reranker.load(reranker)
     except ArtifactError as exc:
-        raise EvaluationError(str(exc)) from exc
+        raise EvaluationError(f"--calibrate needs artifacts, which `python -m export` makes: {exc}") from exc
     model = load_model(str(folder))
     confidence, scores, curves = calibrate(model, data, reranker=reads, queries=queries, distractors=distractors)
     manifest = load_manifest(folder)  # as it is now: it may have been edited

@@ -45,7 +45,10 @@ class MiningFiles:
 
         Raises: EvaluationError: a malformed line, a repeated id, or a gold id missing from its text.
         """
-        left, right = _read_texts(self.left_path), _read_texts(self.right_path)
+        left, right = (
+            by_id(path, [(row[0], row[1]) for row in read_rows(path, "id<TAB>text")])
+            for path in (self.left_path, self.right_path)
+        )
         rows = [{identity: row for row, identity in enumerate(side)} for side in (left, right)]
         gold = set()
         for number, ids in enumerate(read_rows(self.gold_path, "left id<TAB>right id"), start=1):
@@ -169,7 +172,3 @@ def evaluate_mining(
             if math.isfinite(score):
                 scores.setdefault(metric, {})[label] = round(score, 4 if metric == "mining_threshold" else 2)
     return scores
-
-
-def _read_texts(path: Path) -> dict[str, str]:
-    return by_id(path, [(identity, text) for identity, text in read_rows(path, "id<TAB>text")])

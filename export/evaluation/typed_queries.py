@@ -80,8 +80,8 @@ def read_typed(folder: Path) -> TypedSet | None:
     check_unique(queries_path, [row["id"] for row in rows], "id")
     ids = {row["id"] for row in documents}
     for row in rows:
-        right = row.get("documents")
-        is_list = isinstance(right, list) and bool(right) and all(isinstance(id_, str) for id_ in right)
+        right = row.get("documents") or ()
+        is_list = isinstance(right, list) and all(isinstance(id_, str) for id_ in right)
         if not is_list or not ids.issuperset(right) or row["split"] not in PARTS:
             wanted = f"names a list of documents of {documents_path.name}, and a split of {', '.join(PARTS)}"
             raise EvaluationError(f"{queries_path}: query {row['id']} is malformed: each {wanted}")

@@ -59,11 +59,8 @@ def find_collection(folder: Path) -> Collection | None:
     is_bipar = all(find_file(folder / name) for name in BIPAR)
     if is_bipar or (_files_by_language(folder, "queries.") and _files_by_language(folder, "passages.")):
         return read_tsv(folder)
-    files = [
-        path
-        for path in _json_files(folder)
-        if path.is_file() and (".jsonl" in path.suffixes or ONE_LANGUAGE.fullmatch(path.name))
-    ]
+    files = [path for path in _json_files(folder) if path.is_file()]
+    files = [path for path in files if ".jsonl" in path.suffixes or ONE_LANGUAGE.fullmatch(path.name)]
     lines = [path for path in files if ".jsonl" in path.suffixes]
     if len(files) == len(lines) == 1:
         first = read_json_lines(lines[0], ())[0]
