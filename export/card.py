@@ -262,10 +262,9 @@ def _metrics(scores: Mapping[str, Any], level: str) -> list[str]:
         digits = 2 if name.endswith(UNSCALED) else 1
         if not isinstance(values, Mapping):
             text = _number(values, digits=digits)
-        elif all(isinstance(value, Mapping) for value in values.values()):
-            text = table(values, digits=digits)
         else:
-            text = table({name: values}, digits=digits)
+            is_table = all(isinstance(value, Mapping) for value in values.values())
+            text = table(values if is_table else {name: values}, digits=digits)
         blocks.append(f"{level} {name}\n\n{text}")
     return blocks
 
