@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import cycle
@@ -24,6 +24,7 @@ from export.parity import parity_texts
 from export.request import ExportRequest, Figures, Precision, Progress
 from export.session import OutputName, Outputs, Rows
 from service.model.artifact import SCHEMA_VERSION, Kind, ParityPack
+from service.model.prompts import Prompts
 from service.model.tokenizer import Tokenizer
 from training.errors import LoadError
 from training.models.loading import load_sentence_transformer
@@ -39,17 +40,8 @@ MIN_COSINE: dict[Precision, float] = {  # of the parity pack
 Asked = tuple[str | None, str]  # prompt name (None: the default), text
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """A model's prompts. texts: by name; empty if all prompts are.  default_name: the prompt that `encode` applies."""
-
-    texts: Mapping[str, str]
-    default_name: str | None
-
-    @property
-    def default(self) -> str:
-        """The prompt that `encode` puts before a text."""
-        return "" if self.default_name is None else self.texts[self.default_name]
+class CheckpointPrompts(Prompts):
+    """A checkpoint's prompts. texts: empty if all prompts are."""
 
     def over(self, texts: Sequence[str]) -> list[Asked]:
         """Every text with the default prompt (None); every other distinct prompt with one of the texts."""
@@ -79,11 +71,11 @@ class Checkpoint:
     record: TrainingRecord
 
     @property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> CheckpointPrompts:
         """The prompts; none if all are empty, since sentence-transformers adds two empty ones to every model."""
         if not any(self.model.prompts.values()):
-            return Prompts({}, None)
-        return Prompts(dict(self.model.prompts), self.model.default_prompt_name)
+            return CheckpointPrompts({}, None)
+        return CheckpointPrompts(dict(self.model.prompts), self.model.default_prompt_name)
 
 
 def read_checkpoint(
@@ -170,10 +162,8 @@ class BiEncoderKind:
         self.texts = parity_texts(self.record)
         self.asked = self.prompts.over(self.texts)
         sts = self.record.sts_gate if request.sts is None else read_sts(request.sts)
-        if sts:
-            check_rankable(
-                sts, where=f"sts_gate of {request.checkpoint / RECORD_FILE}"
-            )  # `read_sts` has checked its own
+        if request.sts is None and sts:
+            check_rankable(sts, where=f"sts_gate of {request.checkpoint / RECORD_FILE}")
         default = self.prompts.default
         self.pairs = [(score, default + left, default + right) for score, left, right in sts]
         texts = self.record.calibration_texts if request.calibration is None else read_texts(request.calibration)

@@ -24,12 +24,11 @@ from service.model.artifact import (
     describe_files,
     fingerprint_of,
     load_manifest,
-    verify_files,
 )
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from service.model.tokenizer import Tokenizer
-from service.process.files import flush
+from service.process.files import flush, resolved
 
 
 def check_target(out: Path, *, force: bool) -> None:
@@ -74,9 +73,16 @@ def write_artifact(out: Path, files: Mapping[str, Path | bytes], manifest: Manif
 def rewrite_card(folder: Path, manifest: Manifest) -> None:
     """Give an artifact this manifest, and its card; the other files stay."""
     card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
-    with _replacing(folder) as stage:
-        _fill(stage, {name: folder / name for name in manifest.files} | {CARD_FILE: card.encode()}, manifest)
-        verify_files(stage, load_manifest(stage))
+    with tempfile.TemporaryDirectory(prefix=".card.", dir=folder) as scratch:
+        stage = Path(scratch)
+        (stage / CARD_FILE).write_bytes(card.encode())
+        manifest = dataclasses.replace(manifest, files={**manifest.files, **describe_files(stage)})
+        (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+        load_manifest(stage)
+        for name in (CARD_FILE, MANIFEST_FILE):  # flushed first: neither is replaced where the disk is full
+            flush(stage / name)
+        for name in (CARD_FILE, MANIFEST_FILE):
+            (stage / name).replace(folder / name)
 
 
 def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length: int) -> Tokenizer:
@@ -106,7 +112,7 @@ def _fill(stage: Path, files: Mapping[str, Path | bytes], manifest: Manifest) ->
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
     """An empty folder beside `out`, on the disk and in the place of `out` when the block ends without an error."""
-    out = out.absolute()
+    out = resolved(out)  # a link keeps naming the folder
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         stage, old = Path(scratch) / "new", Path(scratch) / "old"

@@ -35,6 +35,7 @@ UNPADDED_LIMITATION = """\
   the processor's arithmetic keeps their vectors to the bit, which the service tries at its start, if all rows, those of
   a text alone too, are padded to a multiple of four. Otherwise company changes the last digits of a vector.
 """
+UNSCALED = ("min_score", "mining_threshold", "unrelated")  # ends of metrics that are not x 100
 SCORES = "(STS: Spearman; Tatoeba: P@1, both directions averaged)"
 EVALUATE = "`crosslet evaluate FOLDER --data DIR`"
 SUMMARY = """\
@@ -156,7 +157,7 @@ def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
         "## Use": "\n".join(use),
         "## Alignment": _alignment(evaluation["alignment"]) if "alignment" in evaluation else "",
         "## Adaptation": _adaptation(evaluation["adaptation"]) if "adaptation" in evaluation else "",
-        "## Evaluation": _evaluation(evaluation, is_reranker=is_reranker),
+        "## Evaluation": _evaluation(manifest, is_reranker=is_reranker),
         "## Training data": _data(manifest),
         "## Training": _training(manifest.training),
         "## Limitations": _limitations(manifest),
@@ -166,11 +167,12 @@ def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+def table(rows: Mapping[str, Mapping[str, float]], *, digits: int = 1) -> str:
     """Markdown, one row a name, one column a key that any row has; `-` where a row lacks it."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     head = f"| {' | '.join(['', *columns])} |", f"| {' | '.join(['---', *('---:' for _ in columns)])} |"
-    return _rows(*head, ([name, *(_number(row.get(column)) for column in columns)] for name, row in rows.items()))
+    cells = ([name, *(_number(row.get(column), digits=digits) for column in columns)] for name, row in rows.items())
+    return _rows(*head, cells)
 
 
 def _rows(head: str, rule: str, rows: Iterable[Sequence[str]]) -> str:
@@ -190,8 +192,9 @@ def _prompts(manifest: Manifest) -> str:
     return f"{lead}\n\n{_rows('| prompt | text |', '|---|---|', rows)}"
 
 
-def _evaluation(evaluation: Mapping[str, Any], *, is_reranker: bool) -> str:
+def _evaluation(manifest: Manifest, *, is_reranker: bool) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
+    evaluation = manifest.evaluation
     unit, legend, command = "text", SCORES, EVALUATE
     if is_reranker:
         unit, legend, command = "pair", RERANKER_SCORES, RERANKER_EVALUATE
@@ -202,7 +205,7 @@ def _evaluation(evaluation: Mapping[str, Any], *, is_reranker: bool) -> str:
     if served:
         blocks += [f"Scores x 100 of this folder as it is served {legend}: {command}.", *_metrics(served, "###")]
         blocks.append("### Before export")
-    checkpoint = f"Scores x 100 of the checkpoint before export {legend}."
+    checkpoint = f"Scores x 100 of the checkpoint before export {legend}{_sample(manifest.training)}."
     if before or not {"alignment", "adaptation"} & evaluation.keys():
         blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
@@ -212,6 +215,15 @@ def _evaluation(evaluation: Mapping[str, Any], *, is_reranker: bool) -> str:
         rows = [(name, _number(value, digits=5)) for name, value in measured.items()]
         blocks.append(f"### Export\n\n{lead}\n\n{_rows('| | |', '|---|---:|', rows)}")
     return "\n\n".join(blocks)
+
+
+def _sample(training: Mapping[str, Any]) -> str:
+    """How much of each set a run scores, as its configuration says."""
+    config = training.get("config", {})
+    most = {**config.get("evaluation", {}), **config.get("measure", {})}
+    rows = {"sts_rows": "rows of an STS file", "tatoeba_rows": "of a Tatoeba file", "queries": "queries of a set"}
+    parts = [f"{most[name]} {what}" for name, what in rows.items() if most.get(name)]
+    return f", of at most {', '.join(parts)}" if parts else ""
 
 
 def _alignment(facts: Mapping[str, Any]) -> str:
@@ -247,12 +259,12 @@ def _gains(facts: Mapping[str, Any]) -> str:
 def _metrics(scores: Mapping[str, Any], level: str) -> list[str]:
     blocks = []
     for name, values in scores.items():
+        digits = 2 if name.endswith(UNSCALED) else 1
         if not isinstance(values, Mapping):
-            text = _number(values)
-        elif all(isinstance(value, Mapping) for value in values.values()):
-            text = table(values)
+            text = _number(values, digits=digits)
         else:
-            text = table({name: values})
+            is_table = all(isinstance(value, Mapping) for value in values.values())
+            text = table(values if is_table else {name: values}, digits=digits)
         blocks.append(f"{level} {name}\n\n{text}")
     return blocks
 

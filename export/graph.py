@@ -48,74 +48,20 @@ class FirstDims(nn.Module):
         return embedding_BD[:, : self.dim]
 
 
-class SentenceGraph(nn.Module):
-    """The module that is traced: token ids in, unit vectors out.
+class TracedGraph(nn.Module):
+    """What is traced: a transformers encoder, and what follows it.
 
-    Args:
-        body: a transformers encoder.
-        pooling: "mean" over real tokens, or "cls".
-        tail: modules after the pooling; the last one normalises to unit length.
-        skip_padding: if the body's family supports it.
+    Args: skip_padding: if the body's family supports it.
     """
 
-    def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential, skip_padding: bool = True) -> None:
+    def __init__(self, body: Any, *, skip_padding: bool = True) -> None:
         super().__init__()
         self.body = body
         self.config = body.config  # optimum reads the vocabulary size from it
-        self.pooling = pooling
-        self.tail = tail
         self.unpadded = unpadded(body) if skip_padding else None
-        self.has_token_types = "token_type_ids" in inspect.signature(body.forward).parameters
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Embed sentences.
-
-        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
-        Returns: (B, D) float32, norm 1.
-        """
-        hidden_BLH = self._hidden(input_ids, attention_mask)
-        pooled_BH = _mean(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
-        embedding_BD: Tensor = self.tail(pooled_BH)
-        return embedding_BD
-
-    def _hidden(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        if self.unpadded is not None:
-            return self.unpadded(input_ids, attention_mask)
-        extra = {"token_type_ids": torch.zeros_like(input_ids)} if self.has_token_types else {}
-        return self.body(input_ids=input_ids, attention_mask=attention_mask, **extra).last_hidden_state
-
-    @property
-    def parameter_count(self) -> int:
-        """The number of parameters; shared ones count once."""
-        return sum(parameter.numel() for part in (self.body, self.tail) for parameter in part.parameters())
-
-
-class PairGraph(nn.Module):
-    """What is traced: token ids of pairs in, scores out.
-
-    Args: skip_padding: where the body is of a family that can.
-    """
-
-    def __init__(self, model: CrossEncoder, *, skip_padding: bool = True) -> None:
-        super().__init__()
-        self.body: Any = model.encoder
-        self.config = self.body.config  # optimum reads the vocabulary size from it
-        self.head = model.head
-        self.has_segments, self.sep_id = model.has_segments, model.sep_id
-        self.unpadded = unpadded(self.body) if skip_padding else None
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Score pairs.
-
-        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
-        Returns: (B, 1) float32, in [0, 1].
-        """
-        segment_ids_BL = segment_ids(input_ids, attention_mask, sep_id=self.sep_id) if self.has_segments else None
-        hidden_BLH = self._hidden(input_ids, attention_mask, segment_ids_BL)
-        score_B1: Tensor = self.head(hidden_BLH[:, 0]).sigmoid()
-        return score_B1
-
-    def _hidden(self, input_ids: Tensor, attention_mask: Tensor, segment_ids_BL: Tensor | None) -> Any:
+    def hidden(self, input_ids: Tensor, attention_mask: Tensor, segment_ids_BL: Tensor | None) -> Any:
+        """Token ids, mask and segments, int64 -> (B, L, H)."""
         if self.unpadded is not None:
             return self.unpadded(input_ids, attention_mask, segment_ids_BL)
         body = getattr(self.body, "body", self.body)  # that of a student
@@ -124,8 +70,55 @@ class PairGraph(nn.Module):
 
     @property
     def parameter_count(self) -> int:
-        """Parameters, each shared one counted once."""
-        return sum(parameter.numel() for part in (self.body, self.head) for parameter in part.parameters())
+        """The number of parameters; shared ones count once, as do those that `unpadded` copies."""
+        return sum(value.numel() for name, value in self.named_parameters() if not name.startswith("unpadded."))
+
+
+class SentenceGraph(TracedGraph):
+    """Token ids in, unit vectors out.
+
+    Args:
+        pooling: "mean" over real tokens, or "cls".
+        tail: modules after the pooling; the last one normalises to unit length.
+    """
+
+    def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential, skip_padding: bool = True) -> None:
+        super().__init__(body, skip_padding=skip_padding)
+        self.pooling = pooling
+        self.tail = tail
+        self.has_token_types = "token_type_ids" in inspect.signature(body.forward).parameters
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Embed sentences.
+
+        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
+        Returns: (B, D) float32, norm 1.
+        """
+        has_zeros = self.has_token_types and self.unpadded is None
+        hidden_BLH = self.hidden(input_ids, attention_mask, torch.zeros_like(input_ids) if has_zeros else None)
+        pooled_BH = _mean(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
+        embedding_BD: Tensor = self.tail(pooled_BH)
+        return embedding_BD
+
+
+class PairGraph(TracedGraph):
+    """Token ids of pairs in, scores out."""
+
+    def __init__(self, model: CrossEncoder, *, skip_padding: bool = True) -> None:
+        super().__init__(model.encoder, skip_padding=skip_padding)
+        self.head = model.head
+        self.has_segments, self.sep_id = model.has_segments, model.sep_id
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Score pairs.
+
+        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
+        Returns: (B, 1) float32, in [0, 1].
+        """
+        segment_ids_BL = segment_ids(input_ids, attention_mask, sep_id=self.sep_id) if self.has_segments else None
+        hidden_BLH = self.hidden(input_ids, attention_mask, segment_ids_BL)
+        score_B1: Tensor = self.head(hidden_BLH[:, 0]).sigmoid()
+        return score_B1
 
 
 class Places:

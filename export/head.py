@@ -8,8 +8,7 @@ Shapes: N texts, D dims.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,9 +57,7 @@ def add_head(artifact: Path, out: Path, head: Head, *, alignment: Mapping[str, A
     append_head(model, head)
     model_bytes = model.SerializeToString()
     parity = load_parity(artifact, before)
-    old_ND, new_ND = (
-        _embed(content, parity.input_ids) for content in ((artifact / MODEL_FILE).read_bytes(), model_bytes)
-    )
+    old_ND, new_ND = (run_each(open_session(graph), parity.input_ids) for graph in (artifact / MODEL_FILE, model_bytes))
     _check(head(old_ND), new_ND)
     rows = tuple(tuple(round(float(value), DECIMALS) for value in row) for row in new_ND)
     spaces = {space.file for space in before.spaces}
@@ -122,13 +119,6 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 def _initializers(arrays: Mapping[str, npt.NDArray[np.float32]]) -> list[onnx.TensorProto]:
     return [numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name) for name, array in arrays.items()]
-
-
-def _embed(content: bytes, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
-    with tempfile.TemporaryDirectory(prefix="crosslet-head-") as folder:
-        path = Path(folder) / MODEL_FILE
-        path.write_bytes(content)
-        return run_each(open_session(path), rows)
 
 
 def _check(expected_ND: npt.NDArray[np.float32], found_ND: npt.NDArray[np.float32]) -> None:

@@ -13,21 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from service.model.session import keep_exact
+from service.model.session import session_options
 
 Rows = Sequence[Sequence[int]]  # token ids, special ones included
 Outputs = npt.NDArray[np.float32]
 OutputName = Literal["sentence_embedding", "score"]
 
 
-def open_session(model: Path) -> onnxruntime.InferenceSession:
-    """Open a file on one thread, with the service's arithmetic."""
-    options = onnxruntime.SessionOptions()
-    keep_exact(options)
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+def open_session(model: Path | bytes) -> onnxruntime.InferenceSession:
+    """Open a file, or its content, on one thread, with the service's arithmetic."""
+    return onnxruntime.InferenceSession(model, session_options(), providers=["CPUExecutionProvider"])
 
 
 def run_each(session: onnxruntime.InferenceSession, rows: Rows, output: OutputName = "sentence_embedding") -> Outputs:

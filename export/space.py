@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from export.__main__ import say, status_of
 from export.bundle import check_target, write_artifact
 from export.errors import BadRequest
-from service.model.artifact import Space
-from service.model.encoder import Encoder, load_encoder
+from export.evaluation.models import load_model
+from service.model.artifact import Space, load_manifest
 from service.model.spaces import SpaceMap
 from training.corpora.text_pairs import read_tsv_pairs
 from training.errors import TrainingError
+from training.evaluation.vectors import Encode, each_text_once
 from training.models.labels import linear_fit
 from training.models.teacher import load_teacher, teacher_identity
 
@@ -37,7 +38,6 @@ RIDGE = 0.01  # relative to the mean square of an input
 HELD_OUT = 20  # one in this many distinct English sentences is held out for measuring
 MAX_PAIRS = 100_000
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # part of a file name
-CHUNK = 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,10 +67,11 @@ def add_space(options: argparse.Namespace, *, name: str) -> None:
     if not NAME.fullmatch(name):
         raise BadRequest(f"{name!r} cannot name a space: --name takes letters, digits and . _ -")
     check_target(options.out, force=options.force)
-    encoder = load_encoder(options.artifact)
-    if name in encoder.spaces.maps:
+    manifest = load_manifest(options.artifact)
+    if name in {space.name for space in manifest.spaces}:
         raise BadRequest(f"{options.artifact} already has a space {name}; choose another --name")
     try:
+        encode = each_text_once(load_model(str(options.artifact)).encode)
         pairs = _read(options.pairs, options.max_pairs)
         fitted, held_out = split(pairs)
         if not fitted or not held_out:
@@ -80,10 +81,10 @@ def add_space(options: argparse.Namespace, *, name: str) -> None:
         identity = teacher_identity(options.model)
     except TrainingError as exc:
         raise BadRequest(str(exc)) from exc
-    affine = fit(encoder, fitted, labels)
-    english_cosine, other_cosine = measure(encoder, SpaceMap.from_array(affine), held_out, labels)
+    affine = fit(encode, fitted, labels)
+    english_cosine, other_cosine = measure(encode, SpaceMap.from_array(affine), held_out, labels)
     say(f"mean cosine held out: English {english_cosine:.4f}, others {other_cosine:.4f}")
-    file, manifest, content = f"space.{name}.npy", encoder.manifest, io.BytesIO()
+    file, content = f"space.{name}.npy", io.BytesIO()
     np.save(content, affine, allow_pickle=False)
     space = Space(name, identity, len(affine), file, len(fitted), english_cosine, other_cosine)
     manifest = dataclasses.replace(manifest, spaces=(*manifest.spaces, space))
@@ -100,36 +101,21 @@ def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     return fitted, [pair for pair, held_out in zip(pairs, is_held_out, strict=True) if held_out]
 
 
-def fit(encoder: Encoder, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> NDArray[np.float16]:
+def fit(encode: Encode, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> NDArray[np.float16]:
     """Fit the map, (E, D + 1) float16: both sides of a pair go to the label of the English side."""
-    own = embed(encoder, [text for side in zip(*pairs, strict=True) for text in side])
+    own = encode([text for side in zip(*pairs, strict=True) for text in side])
     label_NE = np.stack([labels[english] for english, _ in pairs])
     weight_ED, bias_E = linear_fit(own, np.tile(label_NE, (2, 1)), ridge=RIDGE)
     return np.column_stack([weight_ED, bias_E]).astype(np.float16)
 
 
-def measure(
-    encoder: Encoder, space: SpaceMap, pairs: Sequence[Pair], labels: dict[str, Vectors]
-) -> tuple[float, float]:
+def measure(encode: Encode, space: SpaceMap, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> tuple[float, float]:
     """Mean cosine to the label: of English sides, and of the other sides."""
     label_NE = np.stack([labels[english] for english, _ in pairs])
     english, other = (
-        float(np.einsum("ne,ne->n", space(embed(encoder, list(side))), label_NE).mean())
-        for side in zip(*pairs, strict=True)
+        float(np.einsum("ne,ne->n", space(encode(list(side))), label_NE).mean()) for side in zip(*pairs, strict=True)
     )
     return round(english, 4), round(other, 4)
-
-
-def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
-    """The service's vectors: (N, D); encodes each distinct text once."""
-    distinct = list(dict.fromkeys(texts))
-    prompt = encoder.prompts.default
-    vector_of: dict[str, Vectors] = {}
-    for start in range(0, len(distinct), CHUNK):
-        chunk = distinct[start : start + CHUNK]
-        vectors = encoder.encode_all([prompt + text for text in chunk])
-        vector_of |= {text: encoded.vector for text, encoded in zip(chunk, vectors, strict=True)}
-    return np.stack([vector_of[text] for text in texts])
 
 
 def _labels(options: argparse.Namespace, texts: Sequence[str]) -> dict[str, Vectors]:

@@ -53,30 +53,26 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises: EvaluationError: a folder that is named does not exist, or --out is one."""
-    if options.out and not options.out.parent.is_dir():
-        raise EvaluationError(f"the folder of --out does not exist: {options.out.parent}")
-    if options.out and options.out.is_dir():
-        raise EvaluationError(f"--out {options.out} is a folder; name a file")
+    """Raises: EvaluationError: a folder that is named does not exist, a file is one, or a number is too small."""
+    for name, path in (("out", options.out), ("plot", options.plot)):
+        if path and not path.parent.is_dir():
+            raise EvaluationError(f"the folder of --{name} does not exist: {path.parent}")
+        if path and path.is_dir():
+            raise EvaluationError(f"--{name} {path} is a folder; name a file")
     if options.rerank_k is not None and options.baseline is None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
-    if options.rerank_k is not None and options.rerank_k < 1:
-        raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
+    for name, least in (("rerank_k", 1), ("dimensions", 1), ("queries", 1), ("distractors", 0), ("failures", 0)):
+        if (number := getattr(options, name)) is not None and number < least:
+            raise EvaluationError(f"--{name.replace('_', '-')} is {number}; it must be at least {least}")
     for name in ("plot", "reranker", "distractors"):
         if getattr(options, name) and not options.calibrate:
             raise EvaluationError(f"--{name} belongs to --calibrate; send both")
-    if options.dimensions is not None and options.dimensions < 1:
-        raise EvaluationError(f"--dimensions is {options.dimensions}; it must be at least 1")
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
-        if (is_path(name) or _is_below_a_folder(name)) and not Path(name).is_dir():
+        is_below = name.count("/") == 1 and Path(name).parent.is_dir()  # like models/mine where models is a folder
+        if (is_path(name) or is_below) and not Path(name).is_dir():
             raise EvaluationError(f"there is no folder {name}{_nearest(Path(name))}")
-
-
-def _is_below_a_folder(name: str) -> bool:
-    """Whether it is like `models/mine` where there is a folder `models`."""
-    return name.count("/") == 1 and Path(name).parent.is_dir()
 
 
 def _nearest(path: Path) -> str:

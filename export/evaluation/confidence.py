@@ -79,7 +79,7 @@ Curves = dict[str, dict[str, list[tuple[float, float, float]]]]  # mode -> corpu
 class Searches:
     """What the searches of a corpus found, in one mode.
 
-    feature_QF: by the limit of `ConfidenceModel.different`.
+    feature_QF: by the limit of `ConfidenceModel.different`; limits that half of the searches lack are left out.
     """
 
     corpus: Corpus
@@ -136,14 +136,17 @@ def calibrate(
     model = replace(model, encode_query=query, encode_document=document)
     sentences = read_distractors(data, distractors)
     corpora = [*with_few(fitted_on(data))]
+    measured = [*with_few(measured_on(data, model.languages or ()))]  # read before the fit, which takes long
     beside = [corpus.spaced(MOST_CROWDED) for corpus in crowded(corpora, sentences[::FIT_SHARE])]
-    confidence = fit([*ask(model, [*corpora, *beside])])
+    confidence = fit([found for found in ask(model, [*corpora, *beside]) if found.feature_QF])
     reader = None if reranker is None else PairReader(reranker, queries or MOST_RERANKED)
     scores: MetricScores = {}
     curves: Curves = {}
     del sentences[::FIT_SHARE]
-    corpora = [*with_few(measured_on(data, model.languages or ()))]
-    for found in ask(model, [*corpora, *crowded(corpora, sentences)], reader):
+    for found in ask(model, [*measured, *crowded(measured, sentences)], reader):
+        if confidence.different not in found.feature_QF or len({*found.is_right_Q.tolist()}) < 2:
+            logger.warning("not measured, since searches are all right, all wrong or alike: %s", found.corpus.name)
+            continue
         for metric, value in measure(confidence, found).items():
             scores.setdefault(f"confidence_{found.mode}_{metric}", {})[found.corpus.name] = value
         if RERANKED in found.corpus.modes and found.mode != RERANKED:  # of many questions, not of a single language
@@ -168,17 +171,17 @@ def recalibrate(
     Raises: EvaluationError: a folder is no artifact of its kind, or what `calibrate` raises.
     """
     try:
-        manifest = load_manifest(folder)
-    except ArtifactError as exc:
-        raise EvaluationError(f"--calibrate needs an artifact, which `python -m export` makes: {exc}") from exc
-    try:
+        load_manifest(folder)
         reads = None if reranker is None else Reranker.load(reranker)
     except ArtifactError as exc:
-        raise EvaluationError(str(exc)) from exc
+        raise EvaluationError(f"--calibrate needs artifacts, which `python -m export` makes: {exc}") from exc
     model = load_model(str(folder))
     confidence, scores, curves = calibrate(model, data, reranker=reads, queries=queries, distractors=distractors)
+    manifest = load_manifest(folder)  # as it is now: it may have been edited
+    if manifest.fingerprint != model.revision:
+        raise EvaluationError(f"{folder} holds another model than at the start: calibrate that one")
     rewrite_card(folder, replace(manifest, confidence=confidence))
-    if plot is not None:
+    if plot is not None and curves:
         draw(curves, plot)
     return scores
 
@@ -228,7 +231,7 @@ def searches(
     topic_of = {document.id: str(document.metadata["topic"]) for document in corpus.documents}
     options = OPTIONS if reader is None else replace(OPTIONS, passage=True)
     filters = corpus.filters()
-    kept: list[tuple[float, Floats, bool, bool]] = []
+    kept: list[tuple[float, list[Floats | None], bool, bool]] = []
     for question, vector_D in zip(corpus.questions, query_QD, strict=True):
         asked = Query(vector_D, None if mode == "dense" else question.text, text=question.text)
         (whole,) = collection.search_all([asked], top_k=TOP_K, filter_=next(filters), options=options)
@@ -239,19 +242,31 @@ def searches(
             if evidence is not None and reader is not None:
                 evidence = reader.reranked(matches, evidence)
             found = [] if evidence is None else [features(evidence, different=limit) for limit in DIFFERENT]
-            if evidence is not None and all(feature_F is not None for feature_F in found):
+            if evidence is not None and found[-1] is not None:
                 first = next(match.document.id for match in matches if match.row == evidence.rows_N[evidence.first])
                 cosine = float(evidence.cosine_N[evidence.first])
-                kept.append((cosine, np.array(found), has_answer and first in ids, has_answer))
-    cosines, features_, is_right_, is_answerable_ = zip(*kept, strict=True)
-    by_limit = dict(zip(DIFFERENT, np.stack(features_, axis=1), strict=True))
-    return Searches(corpus, mode, np.array(cosines), by_limit, np.array(is_right_), np.array(is_answerable_))
+                kept.append((cosine, found, has_answer and first in ids, has_answer))
+    places = range(len(DIFFERENT))  # what has features at a limit has them at higher ones, too
+    most = [place for place in places if 2 * sum(found[place] is not None for _, found, *_ in kept) > len(kept)]
+    kept = [row for row in kept if row[1][most[0]] is not None]
+    by_limit = {DIFFERENT[place]: np.array([found[place] for _, found, *_ in kept]) for place in most}
+    cosine_Q, is_right_Q, is_answerable_Q = (np.array([row[column] for row in kept]) for column in (0, 2, 3))
+    return Searches(corpus, mode, cosine_Q, by_limit, is_right_Q, is_answerable_Q)
 
 
 def fit(every: Sequence[Searches]) -> ConfidenceModel:
-    """Return the model of the limit that is best on what it is fitted on."""
+    """Return the model of the limit that is best on what it is fitted on.
+
+    Raises: EvaluationError: in a mode, the searches are all right or all wrong, or there is none.
+    """
     of_mode = {mode: [found for found in every if found.mode == mode] for mode in MODES}
-    losses = {limit: sum(_fit(of_mode[mode], limit)[1] for mode in MODES) for limit in DIFFERENT}
+    for mode, of_corpora in of_mode.items():
+        if len({is_right for one in of_corpora for is_right in one.is_right_Q.tolist()}) < 2:
+            raise EvaluationError(
+                f"no confidence fits {mode} searches: all are right, all wrong, or documents are alike"
+            )
+    limits = [limit for limit in DIFFERENT if all(limit in one.feature_QF for one in every)]
+    losses = {limit: sum(_fit(of_mode[mode], limit)[1] for mode in MODES) for limit in limits}
     limit = min(losses, key=lambda one: losses[one])
     weight_Q = np.concatenate(_corpus_weights(of_mode["hybrid"]))
     is_right_Q, has_Q = (

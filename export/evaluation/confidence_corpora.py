@@ -87,9 +87,7 @@ def fitted_on(data: Path) -> Iterator[Corpus]:
     names = [name for name in QUESTION_SETS if find_file(folder / f"{name}.jsonl")]
     if not names:
         raise EvaluationError(f"{folder} has none of the question sets: {', '.join(QUESTION_SETS)}")
-    for name in names:
-        if (corpus := _held_out(folder / f"{name}.jsonl", name)).questions:
-            yield corpus
+    yield from (_held_out(folder / f"{name}.jsonl", name) for name in names)
     if (path := find_file(folder / f"{FAQ}.jsonl")) is not None:
         rows = [row for row in read_json_lines(path, ("query", "positive")) if str(row.get("id")).startswith(FAQ_IDS)]
         faq = _faq(rows)
@@ -98,8 +96,7 @@ def fitted_on(data: Path) -> Iterator[Corpus]:
             documents = _one_a_topic(faq.documents, seed)
             yield replace(faq, name=f"{faq.name}_{seed}", documents=documents, is_crowded=False)
         yield _short(f"{FAQ_IDS}_questions", ((row["id"], row["query"]) for row in rows)).spaced(MOST_QUESTIONS)
-    if sentences := _stsb_sentences(data / "eval" / "stsb" / "dev"):
-        yield _short("stsb_dev", sentences).spaced(MOST_QUESTIONS)
+    yield _short("stsb_dev", _stsb_sentences(data / "eval" / "stsb" / "dev")).spaced(MOST_QUESTIONS)
 
 
 def measured_on(data: Path, languages: Collection[str]) -> Iterator[Corpus]:
@@ -128,8 +125,8 @@ def measured_on(data: Path, languages: Collection[str]) -> Iterator[Corpus]:
 
 
 def with_few(corpora: Iterable[Corpus]) -> Iterator[Corpus]:
-    """Yield corpora, and those in which every search is filtered to few documents."""
-    for corpus in corpora:
+    """Yield corpora that have questions, and those in which every search is filtered to few documents."""
+    for corpus in filter(lambda corpus: corpus.questions, corpora):
         yield corpus
         if len(corpus.documents) <= SMALL and RERANKED in corpus.modes:
             yield replace(corpus, name=f"{corpus.name}_few", few=FEW)

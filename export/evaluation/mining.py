@@ -45,7 +45,10 @@ class MiningFiles:
 
         Raises: EvaluationError: a malformed line, a repeated id, or a gold id missing from its text.
         """
-        left, right = _read_texts(self.left_path), _read_texts(self.right_path)
+        left, right = (
+            by_id(path, [(row[0], row[1]) for row in read_rows(path, "id<TAB>text")])
+            for path in (self.left_path, self.right_path)
+        )
         rows = [{identity: row for row, identity in enumerate(side)} for side in (left, right)]
         gold = set()
         for number, ids in enumerate(read_rows(self.gold_path, "left id<TAB>right id"), start=1):
@@ -143,12 +146,14 @@ def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = N
     """Precision, recall and F1 x 100, and the threshold.
 
     Args: threshold: the lowest margin to keep; all pairs are scored. None: it is chosen on the left sentences of even
-        rows, and those of odd rows are scored.
+        rows, and those of odd rows are scored; without gold pairs of both there is no score.
     """
     if threshold is None:
-        even = [pair for pair in mined if pair[1] % 2 == 0]
-        threshold = best_threshold(even, {pair for pair in gold if pair[0] % 2 == 0})
-        mined, gold = [pair for pair in mined if pair[1] % 2], {pair for pair in gold if pair[0] % 2}
+        even = {pair for pair in gold if pair[0] % 2 == 0}
+        threshold = best_threshold([pair for pair in mined if pair[1] % 2 == 0], even)
+        mined, gold = [pair for pair in mined if pair[1] % 2], gold - even
+        if not (even and gold):
+            return {"threshold": threshold}
     kept = {(left, right) for margin, left, right in mined if margin >= threshold}
     return {**precision_recall_f1(kept, gold), "threshold": threshold}
 
@@ -167,7 +172,3 @@ def evaluate_mining(
             if math.isfinite(score):
                 scores.setdefault(metric, {})[label] = round(score, 4 if metric == "mining_threshold" else 2)
     return scores
-
-
-def _read_texts(path: Path) -> dict[str, str]:
-    return by_id(path, [(identity, text) for identity, text in read_rows(path, "id<TAB>text")])

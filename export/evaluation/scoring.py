@@ -173,9 +173,12 @@ def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice)
 
 def _evaluate(kinds: Mapping[str, Callable[[Path, Choice], MetricScores]], data: Path, choice: Choice) -> MetricScores:
     root = _root(data)
-    folders = [
-        ("_".join(folder.relative_to(root).parts) or root.resolve().name, folder) for folder in folders_under(root)
-    ]
+    named: dict[str, Path] = {}
+    for folder in folders_under(root):
+        name = "_".join(folder.relative_to(root).parts) or root.resolve().name
+        if any(path.is_file() for path in folder.iterdir()) and (first := named.setdefault(name, folder)) != folder:
+            raise EvaluationError(f"the scores of {first} and {folder} would have one name, {name}: rename a folder")
+    folders = [*named.items()]
     if tuple(kinds) == EVERY_KIND and not any(find_file(folder / "documents.jsonl") for _, folder in folders):
         folders.append(("search", BUNDLED / "search"))
     scores: MetricScores = {}
@@ -252,7 +255,10 @@ def _search(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:
     if found is None:
         return {}
     queries = [query for query in found.queries if choice.allows([query.language])]
-    return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries)) if queries else {}
+    if not any(query.document is not None and not query.is_dev for query in queries):
+        logger.warning("%s is left out: no test query in the languages asked for has an answer", folder)
+        return {}
+    return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries))
 
 
 def _passages(encoders: Encoders, folder: Path, choice: Choice) -> MetricScores:

@@ -32,6 +32,7 @@ from training.errors import EvaluationError
 from training.evaluation.encoders import Split
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.report import MetricScores
+from training.evaluation.search import PARTS
 from training.evaluation.vectors import Encode, unit_rows
 
 DEPTH = 5  # results that are looked at
@@ -39,7 +40,6 @@ UNFINISHED = {"code_start", "prefix_4", "prefix_6"}  # kinds whose last word is 
 FAQ = {"faq", "faq_abroad"}
 BY_TOPIC = ResultOptions(group_by="topic")
 MODES: tuple[Mode, ...] = get_args(Mode)
-PARTS = ("dev", "test")
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,10 @@ def read_typed(folder: Path) -> TypedSet | None:
     check_unique(queries_path, [row["id"] for row in rows], "id")
     ids = {row["id"] for row in documents}
     for row in rows:
-        if not row.get("documents") or not ids.issuperset(row["documents"]) or row["split"] not in PARTS:
-            wanted = f"names documents of {documents_path.name}, and a split of {', '.join(PARTS)}"
+        right = row.get("documents") or ()
+        is_list = isinstance(right, list) and all(isinstance(id_, str) for id_ in right)
+        if not is_list or not ids.issuperset(right) or row["split"] not in PARTS:
+            wanted = f"names a list of documents of {documents_path.name}, and a split of {', '.join(PARTS)}"
             raise EvaluationError(f"{queries_path}: query {row['id']} is malformed: each {wanted}")
     return TypedSet(
         [

@@ -120,7 +120,8 @@ class Encoder:
         """Tell without tokenising that a text fits behind the prompt. False: it may or may not."""
         if not isinstance(text, str):
             return len(text) <= self.manifest.max_length
-        return text.isascii() and len(prompt) + len(text) + MOST_SPECIALS <= self.manifest.max_length
+        length = len(prompt) + len(text) + MOST_SPECIALS
+        return length <= self.manifest.max_length and (prompt + text).isascii()
 
     def passages(self, text: str, *, prompt: str) -> Iterator[str]:
         """Yield the passages of a text, each to be read behind the prompt; the text alone where it fits whole."""

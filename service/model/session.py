@@ -31,7 +31,7 @@ class Session:
         """
         try:
             self._session = onnxruntime.InferenceSession(
-                str(path), sess_options=_options(), providers=["CPUExecutionProvider"]
+                str(path), sess_options=session_options(), providers=["CPUExecutionProvider"]
             )
         except Exception as exc:  # ONNX Runtime's errors have no common base class
             reason = (str(exc).splitlines() or [type(exc).__name__])[0]
@@ -86,7 +86,8 @@ def _padded(rows: Sequence[Sequence[int]], length: int) -> tuple[npt.NDArray[np.
     return input_ids_BL, attention_mask_BL
 
 
-def _options() -> onnxruntime.SessionOptions:
+def session_options() -> onnxruntime.SessionOptions:
+    """Return the options of one thread, whose sums are exact."""
     options = onnxruntime.SessionOptions()
     keep_exact(options)
     options.intra_op_num_threads = 1  # the pool runs passes in parallel

@@ -74,7 +74,7 @@ def write_record(folder: Path, **changes: object) -> None:
         "name": "tiny-student",
         "languages": ["en", "de"],
         "max_length": 32,
-        "config": {"seed": 1, "student": {"recurrences": 2}},
+        "config": {"seed": 1, "student": {"recurrences": 2}, "evaluation": {"sts_rows": 5, "tatoeba_rows": 6}},
         "git_commit": "0123abc",
         "pairs_seen": {"assistant": 2000, "student": 1000},
         "weaknesses": ["Weakest on everything."],

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from export.__main__ import main
-from export.bi_encoder import Prompts, read_checkpoint
+from export.bi_encoder import CheckpointPrompts, read_checkpoint
 from export.errors import BadCheckpoint, BadRequest
 from export.gate import cosines
 from export.restore.__main__ import main as restore
@@ -300,11 +300,11 @@ def test_int8_is_calibrated_and_gated_with_the_prompts(prompted: Path, tmp_path:
 
 
 def test_calibration_has_prompts_in_turn_and_the_gate_each_once() -> None:
-    prompts = Prompts({"query": "q: ", "document": "", "web": "q: ", "sts": "s: "}, None)
+    prompts = CheckpointPrompts({"query": "q: ", "document": "", "web": "q: ", "sts": "s: "}, None)
     assert prompts.in_turn(["a", "b", "c", "d"]) == ["a", "q: b", "s: c", "d"]
     asked = prompts.over(["a", "b"])
     assert [prompts.before(*pair) for pair in asked] == ["a", "b", "q: a", "s: b"]
-    by_default = Prompts(prompts.texts, "sts")
+    by_default = CheckpointPrompts(prompts.texts, "sts")
     assert [by_default.before(*pair) for pair in by_default.over(["a", "b"])] == ["s: a", "s: b", "q: a", "b"]
 
 

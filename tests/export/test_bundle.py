@@ -72,6 +72,14 @@ def test_force_replaces_an_artifact(write: Write, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_force_through_a_link_replaces_the_folder_behind_it(write: Write, tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    (tmp_path / "current").symlink_to(tmp_path / "model")
+    write(tmp_path / "current", force=True, README_md=b"# new card\n")
+    assert (tmp_path / "current").is_symlink()
+    assert (tmp_path / "model" / "README.md").read_text() == "# new card\n"
+
+
 def test_unwritable_out_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadRequest, match=r"file is no folder that can be written to; choose another --out"):

@@ -18,7 +18,7 @@ def test_the_artifact_verifies_and_says_what_it_is(student_artifact: Path) -> No
     assert (manifest.name, manifest.kind, manifest.precision) == ("tiny-student", "bi-encoder", "fp32")
     assert (manifest.dim, manifest.max_length, manifest.languages) == (24, 32, ("en", "de"))
     assert manifest.training == {
-        "config": {"seed": 1, "student": {"recurrences": 2}},
+        "config": {"seed": 1, "student": {"recurrences": 2}, "evaluation": {"sts_rows": 5, "tatoeba_rows": 6}},
         "git_commit": "0123abc",
         "pairs_seen": {"assistant": 2000, "student": 1000},
         "weaknesses": ["Weakest on everything."],

@@ -10,6 +10,7 @@ from export.describe import main
 from service.model.artifact import load_manifest, verify_files
 
 SCORES = {"stsb_test": {"en-de": 68.83, "average": 68.83}, "tatoeba_p5": {"de": 99.0}, "tatoeba_p1": {"de": 92.2}}
+SCORES["search_min_score"] = {"de": 0.464}
 
 
 @pytest.fixture
@@ -31,9 +32,25 @@ def test_scores_and_notes_are_in_the_card_and_the_model_stays(folder: Path, tmp_
     assert after.fingerprint == before.fingerprint
     assert card.index("| stsb_test | 68.8 | 68.8 |") < card.index("### Before export") < card.index("61.2")
     assert "| tatoeba_p1 | 92.2 |" in card
+    assert "| search_min_score | 0.46 |" in card
     assert "tatoeba_p5" not in card
     assert "## Training\n\nMade on Mars.\n\nOf the last run: commit" in card
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_files_of_the_user_and_links_to_the_folder_stay(folder: Path, tmp_path: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: main")
+    (folder / "LICENSE").write_text("MIT")
+    (tmp_path / "current").symlink_to(folder)
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    assert main([str(tmp_path / "current"), "--notes", written(tmp_path / "n.md", "Made on Mars.")]) == 0
+    after = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    assert {name for name in before if after.get(name) != before[name]} == {"README.md", "manifest.json"}
+    assert after.keys() == before.keys()
+    assert (tmp_path / "current").is_symlink()
+    assert load_manifest(folder).training["notes"] == "Made on Mars."
+    verify_files(folder, load_manifest(folder))
 
 
 def test_what_is_not_given_stays(folder: Path, tmp_path: Path) -> None:

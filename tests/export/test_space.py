@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.space import RIDGE, embed, main, split
+from export.evaluation.models import load_model
+from export.space import RIDGE, main, split
 from service.model.artifact import load_manifest, verify_files
 from service.model.encoder import load_encoder
 from tests.artifacts import DIM, build_artifact
@@ -47,7 +48,8 @@ def test_map_is_ridge_regression_of_both_sides_on_the_labels(
     assert main([str(artifact), "--model", str(other), "--pairs", str(pairs), "--out", str(out)]) == 0
     fitted, held_out = split(PAIRS)
     encoder, model = load_encoder(out), load_teacher(str(other), device=torch.device("cpu"))
-    own = embed(encoder, [english for english, _ in fitted] + [german for _, german in fitted]).astype(np.float64)
+    encode = load_model(str(out)).encode
+    own = encode([english for english, _ in fitted] + [german for _, german in fitted]).astype(np.float64)
     label = np.tile(model.encode([english for english, _ in fitted], normalize_embeddings=True), (2, 1))
     # An oracle: least squares over rows that stand for the penalty.
     centred, mean = own - own.mean(axis=0), label.mean(axis=0)
@@ -61,7 +63,7 @@ def test_map_is_ridge_regression_of_both_sides_on_the_labels(
     (entry,) = encoder.manifest.spaces
     assert (entry.dim, entry.pairs, entry.identity) == (24, len(fitted), teacher_identity(str(other)))
     for side, cosine in ((0, entry.english_cosine), (1, entry.other_cosine)):
-        mapped = space(embed(encoder, [pair[side] for pair in held_out]))
+        mapped = space(encode([pair[side] for pair in held_out]))
         labels = model.encode([english for english, _ in held_out], normalize_embeddings=True)
         assert cosine == pytest.approx((mapped * labels).sum(axis=1).mean(), abs=1e-4)
 

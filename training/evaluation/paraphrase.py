@@ -2,8 +2,9 @@
 
     <part>.<aa>.tsv   label<TAB>sentence1<TAB>sentence2, the label 0 or 1; plain or .gz; train is skipped
 
-Rows with an empty side are skipped. The score is the area under the ROC curve x 100: 50 is chance. If `en` has as
-many rows, row i is assumed to translate row i of English, and sentence2 is also compared with the English sentence1.
+Rows with an empty side are skipped, and what has no other row is left out. The score is the area under the ROC curve
+x 100: 50 is chance. If `en` has as many rows, row i is assumed to translate row i of English, and sentence2 is also
+compared with the English sentence1.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ def evaluate_paraphrases(
     encode: Encode, sets: dict[str, list[Row]], languages: Iterable[str]
 ) -> dict[str, dict[str, float]]:
     """Metric -> language -> score: within the language, and its sentence2 against the English sentence1."""
-    own, crosslingual = {}, {}
+    scores: dict[str, dict[str, float]] = {"auc": {}, "auc_against_english": {}}
     english = sets.get("en", [])
     for language in languages:
         rows = sets[language]
-        own[language] = _score(encode, rows)
+        compared = {"auc": rows}
         if language != "en" and len(english) == len(rows):
             mixed = [(label, one, two) for (label, _, two), (_, one, _) in zip(rows, english, strict=True)]
-            crosslingual[language] = _score(encode, mixed)
-    return {"auc": own, "auc_against_english": crosslingual}
+            compared["auc_against_english"] = mixed
+        for metric, pairs in compared.items():
+            if whole := [row for row in pairs if all(map(str.strip, row))]:
+                scores[metric][language] = _score(encode, whole)
+    return scores
 
 
 def _score(encode: Encode, rows: list[Row]) -> float:
-    labels, left, right = zip(*(row for row in rows if all(map(str.strip, row))), strict=True)
+    labels, left, right = zip(*rows, strict=True)
     if len(set(labels)) < 2:
         return 50.0  # tells nothing
     is_paraphrase_N = np.array(labels) == "1"

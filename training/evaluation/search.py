@@ -14,6 +14,7 @@ from pathlib import Path
 from training.errors import EvaluationError
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 
+PARTS = ("dev", "test")
 BUNDLED = Path(__file__).parent / "bundled"  # sets of searches, written for this project
 
 
@@ -50,9 +51,12 @@ def read_search(folder: Path) -> SearchSet | None:
     check_unique(documents_path, [row["id"] for row in documents], "id")
     check_unique(queries_path, [row["id"] for row in rows], "id")
     index = {row["id"]: number for number, row in enumerate(documents)}
-    unknown = [row["id"] for row in rows if row.get("document") is not None and row["document"] not in index]
-    if unknown:
-        raise EvaluationError(f"{queries_path}: query {unknown[0]} names a document that {documents_path} lacks")
+    for row in rows:
+        if row["split"] not in PARTS:
+            raise EvaluationError(f"{queries_path}: query {row['id']} is of no split of {', '.join(PARTS)}")
+        document = row.get("document")
+        if not (document is None or (isinstance(document, str) and document in index)):
+            raise EvaluationError(f"{queries_path}: query {row['id']} names a document that {documents_path} lacks")
     queries = [
         Query(row["text"], row["language"], row["kind"], row["split"] == "dev", index.get(row.get("document") or ""))
         for row in rows

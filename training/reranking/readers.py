@@ -13,7 +13,7 @@ import json
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def read_collection(path: Path, kind: Format) -> Collection:
 def find_collection(folder: Path) -> Collection | None:
     """Read the collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
 
-    None where there is none.
+    None where there is none. A .json file whose name has no language, such as scores.json, is skipped.
 
     Raises: EvaluationError: a malformed line.
     """
@@ -61,12 +61,13 @@ def find_collection(folder: Path) -> Collection | None:
     if is_bipar or (_files_by_language(folder, "queries.") and _files_by_language(folder, "passages.")):
         return read_tsv(folder)
     files = [path for path in _json_files(folder) if path.is_file()]
+    files = [path for path in files if ".jsonl" in path.suffixes or ONE_LANGUAGE.fullmatch(path.name)]
     lines = [path for path in files if ".jsonl" in path.suffixes]
     if len(files) == len(lines) == 1:
         first = read_json_lines(lines[0], ())[0]
         if "query" in first and ("positive" in first or "positives" in first):
             return read_jsonl(lines[0])
-    return read_squad(folder) if files and not lines else None
+    return read_squad(folder, files) if files and not lines else None
 
 
 def read_jsonl(path: Path) -> Collection:
@@ -128,13 +129,13 @@ def _read_json(file: Path) -> Any:
         raise EvaluationError(f"{file} cannot be read as JSON: {exc}") from exc
 
 
-def read_squad(path: Path) -> Collection:
-    """Read a file, or all .json files of a folder: questions of one id are the same in another language.
+def read_squad(path: Path, files: Sequence[Path] = ()) -> Collection:
+    """Read a file, or a folder's .json files, these or all: questions of one id are the same in another language.
 
     Languages are those of the file's name: `xquad.zh.json`, `dev-context-en-question-zh.json`.
     """
     builder = CollectionBuilder()
-    for file in [path] if path.is_file() else _json_files(path):
+    for file in [path] if path.is_file() else files or _json_files(path):
         match = CONTEXT_AND_QUESTION.fullmatch(file.name) or ONE_LANGUAGE.fullmatch(file.name)
         if match is None:
             raise EvaluationError(

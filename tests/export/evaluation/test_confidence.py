@@ -8,10 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from export.describe import describe
 from export.evaluation import confidence_corpora
 from export.evaluation.__main__ import main
-from export.evaluation.confidence import PairReader, ask
-from export.evaluation.confidence_corpora import BITEXT_STEP, Asked, Corpus, crowded, measured_on, read_distractors
+from export.evaluation.confidence import PairReader, Searches, ask, calibrate, fit
+from export.evaluation.confidence_corpora import (
+    BITEXT_STEP,
+    Asked,
+    Corpus,
+    crowded,
+    measured_on,
+    read_distractors,
+    with_few,
+)
 from export.evaluation.models import load_model
 from service.documents.document import Document
 from service.model.artifact import load_manifest
@@ -45,19 +54,53 @@ def test_calibration_is_kept_and_nothing_else_changes(
     tmp_path: Path, data: Path, tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search_set = confidence_corpora._search_set
-    monkeypatch.setattr(confidence_corpora, "_search_set", lambda is_dev: search_set(is_dev=is_dev).spaced(60))
-    artifact, scores = tmp_path / "tiny", tmp_path / "scores.json"
+    artifact, scores, notes = tmp_path / "tiny", tmp_path / "scores.json", tmp_path / "notes.md"
     before = build_artifact(artifact)
+    notes.write_text("Made on Mars.", encoding="utf-8")
+
+    def describe_and_read(*, is_dev: bool) -> Corpus:
+        describe(artifact, served=None, notes=notes)  # an edit while this runs
+        return search_set(is_dev=is_dev).spaced(60)
+
+    monkeypatch.setattr(confidence_corpora, "_search_set", describe_and_read)
+    (data / "eval" / "tatoeba").mkdir(parents=True)  # no file in the model's languages
     reranked = ["--reranker", str(tiny_reranker), "--queries", "40"]
     assert main([str(artifact), "--data", str(data), "--calibrate", *reranked, "--out", str(scores)]) == 0
     after = load_manifest(artifact)
     assert after.fingerprint == before.fingerprint
+    assert after.training["notes"] == "Made on Mars."
     assert after.confidence is not None
     assert len(json.dumps(json.loads((artifact / "manifest.json").read_text("utf-8"))["confidence"])) < 20_000
     measured = json.loads(scores.read_text("utf-8"))
     modes = {"confidence_hybrid_auc_30", "confidence_dense_error_30", "confidence_reranked_right_10"}
     assert modes <= measured.keys()
     assert 0 <= measured["confidence_hybrid_error_30"]["search_test"] <= 100
+
+
+def test_limits_that_a_model_never_reaches_are_left_out(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cosine of the model is above 0.83."""
+    search_set = confidence_corpora._search_set
+    monkeypatch.setattr(confidence_corpora, "_search_set", lambda is_dev: search_set(is_dev=is_dev).spaced(60))
+    build_artifact(tmp_path / "tiny")
+    tiny = load_model(str(tmp_path / "tiny"))
+
+    def encode(texts: list[str]) -> np.ndarray:
+        vectors_ND = tiny.encode(texts)
+        return np.hstack([vectors_ND, np.full((len(texts), 1), 3.3)]).astype(np.float32)
+
+    narrow = replace(tiny, encode_query=encode, encode_document=encode)
+    confidence, scores, _ = calibrate(narrow, data)
+    assert confidence.different in {0.85, 0.9}
+    assert "search_test" in scores["confidence_hybrid_auc_30"]
+
+
+def test_searches_that_are_all_wrong_are_one_sentence() -> None:
+    no_Q = np.zeros(3, bool)
+    found = Searches(Corpus("tiny", [], []), "hybrid", np.ones(3), {0.9: np.ones((3, 9))}, no_Q, no_Q)
+    with pytest.raises(EvaluationError, match="no confidence fits hybrid searches: all are right, all wrong"):
+        fit([found])
 
 
 def test_a_reranker_moves_the_first_result(tmp_path: Path, tiny_reranker: Path) -> None:
@@ -100,7 +143,7 @@ def test_short_documents_are_asked_for_by_their_translations(tmp_path: Path) -> 
     texts = [{document.text, asked.text} for document, asked in zip(found.documents, found.questions, strict=True)]
     assert texts == [{"eins", "one"}, {"zwei", "two"}]  # no text has two topics
     assert [asked.topics for asked in found.questions] == [{document.id} for document in found.documents]
-    assert [corpus.name for corpus in measured_on(tmp_path, ["en"]) if corpus.questions] == ["search_test"]
+    assert {corpus.name for corpus in with_few(measured_on(tmp_path, ["en"]))} == {"search_test", "search_test_few"}
 
 
 @pytest.mark.parametrize(("model", "words"), [("models/none", "no folder"), ("", "has none of the question sets")])

@@ -115,6 +115,15 @@ def test_threshold_is_chosen_on_even_rows_and_scored_on_odd() -> None:
     }
 
 
+def test_without_gold_in_both_halves_no_f1_is_given() -> None:
+    left, right = ["a"], ["z"]
+    scores = evaluate_mining(encode_by_length, {"de": lambda: (left, right, {(0, 0)})}, threshold=None)
+    assert scores.keys() <= {"xsim", "mining_threshold"}
+    assert scores["xsim"] == {"de": 0}
+    assert "mining_f1" in evaluate_mining(encode_by_length, {"de": lambda: (left, right, {(0, 0)})}, threshold=0.5)
+    assert score_mining([(1.5, 1, 1)], {(1, 1)}) == {"threshold": float("inf")}
+
+
 def write_bucc(folder: Path) -> None:
     write(folder / "de-en.training.de", "de-1\ta", "de-2\tbbbbbbb", "de-3\tccccccccccccccc")
     write(folder / "de-en.training.en", "en-1\tqqqqqqqqqqqqqqqq", "en-2\tz", "en-3\tyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy")

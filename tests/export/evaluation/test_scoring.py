@@ -2,11 +2,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from export.evaluation.scoring import Choice, evaluate_folder
 from tests.training.evaluation.test_encoders import write_sets
 from tests.training.evaluation.test_sts import encode_by_length
 from tests.training.files import write
+from training.errors import EvaluationError
 
 ALL = ("sts", "bitext", "mining", "retrieval")
 
@@ -44,6 +46,13 @@ def test_only_chosen_kinds_and_languages_are_scored(tmp_path: Path) -> None:
     assert scores["stsb_test"].keys() == {"en-de", "average"}
     assert {name.partition("_")[0] for name in scores} == {"stsb", "tatoeba"}
     assert evaluate_folder(encode_by_length, tmp_path, Choice(("sts",)))["stsb_test"].keys() > {"en-fr"}
+
+
+def test_folders_whose_scores_have_one_name_are_refused(tmp_path: Path) -> None:
+    write_sets(tmp_path)
+    write(tmp_path / "stsb_test/en-de.tsv", "5\ta\tb", "0\ta\tc")
+    with pytest.raises(EvaluationError, match=r"stsb/test and .*stsb_test would have one name, stsb_test: rename"):
+        evaluate_folder(encode_by_length, tmp_path, Choice(("sts",)))
 
 
 def test_a_language_is_scored_whatever_its_region() -> None:

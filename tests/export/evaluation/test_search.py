@@ -104,10 +104,20 @@ def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
     assert scores["shop_top1"] == {"de": 50.0, "all": 50.0}
 
 
+def test_a_set_without_an_answered_test_query_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "shop", DOCUMENTS, QUERIES)
+    write(tmp_path / "shop_2", DOCUMENTS, [{**query, "split": "dev"} for query in QUERIES])
+    scores = evaluate_folder(encode, tmp_path, Choice(("search",)))
+    assert {name.partition("_top1")[0] for name in scores if "_top1" in name} == {"shop"}
+    assert "shop_2 is left out: no test query" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("documents", "queries", "complaint"),
     [
         (DOCUMENTS, [{**QUERIES[0], "document": "z"}], "query 1 names a document"),
+        (DOCUMENTS, [{**QUERIES[0], "document": ["a"]}], "query 1 names a document"),
+        (DOCUMENTS, [{**QUERIES[0], "split": "validation"}], "query 1 is of no split of dev, test"),
         ([*DOCUMENTS, DOCUMENTS[0]], QUERIES, "line 4 repeats the id a of line 1"),
         (DOCUMENTS, [{"id": "1", "text": "x"}], "line 1"),
     ],

@@ -81,7 +81,7 @@ def test_languages_limit_the_queries(tmp_path: Path) -> None:
     ("documents", "query", "complaint"),
     [
         (DOCUMENTS, {"documents": ["z"]}, "query 1 is malformed"),
-        (DOCUMENTS, {"documents": []}, "query 1 is malformed"),
+        *((DOCUMENTS, {"documents": right}, "query 1 is malformed") for right in ([], "ab", 12, [["a"]])),
         (DOCUMENTS, {"split": "train"}, "query 1 is malformed"),
         ([*DOCUMENTS, DOCUMENTS[0]], {}, "line 4 repeats the id a of line 1"),
         (DOCUMENTS, {"kind": None}, "line 1"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
-from service.model.encoder import Encoder, choose_encoder, load_encoder
+from service.model.encoder import MOST_SPECIALS, Encoder, choose_encoder, load_encoder
 from service.model.prompts import Prompts
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer
@@ -190,6 +190,16 @@ def test_every_kind_of_tokenizer_reads_no_white_space_at_ends(
     for prompt in ("", "query: "):
         expected = tokenizer.tokenise(prompt + TEXTS[0])
         assert tokenizer.tokenise(prompts.stripped(prompt + end + TEXTS[0] + end)) == expected
+
+
+def test_a_prompt_of_many_bytes_surely_fits_with_no_text(encoder: Encoder, tmp_path: Path) -> None:
+    byte_level_bpe(TEXTS[:1]).save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path / "tokenizer.json", max_length=MAX_LENGTH)
+    of_bytes = Encoder(encoder.manifest, tokenizer, encoder._session)
+    for prompt in ("查询用语：", "find "):
+        text = "z" * (MAX_LENGTH - MOST_SPECIALS - len(prompt))
+        fits = len(tokenizer.whole(prompt + text)) <= MAX_LENGTH
+        assert of_bytes.surely_fits(text, prompt=prompt) is fits is prompt.isascii()
 
 
 def test_a_prompt_keeps_its_white_space() -> None:

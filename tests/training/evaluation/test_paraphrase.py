@@ -18,6 +18,12 @@ def test_labels_all_alike_tell_nothing() -> None:
     assert evaluate_paraphrases(encode_by_letters, {"de": rows}, ["de"])["auc"] == {"de": 50}
 
 
+def test_without_a_row_of_two_sides_a_language_is_left_out() -> None:
+    sets = {"en": [("1", "", "b"), ("0", "a", "c")], "de": [("1", "a", "b"), ("0", "a", "")], "fr": [("1", "a", " ")]}
+    scores = evaluate_paraphrases(encode_by_letters, sets, ["de", "fr"])
+    assert scores == {"auc": {"de": 50}, "auc_against_english": {}}
+
+
 def test_sides_are_compared_within_a_language_and_with_english(tmp_path: Path) -> None:
     write(tmp_path / "dev.en.tsv", "1\taa\taa", "0\tbb\tbb", "1\tcc\tcc")
     with gzip.open(tmp_path / "dev.de.tsv.gz", "wt", encoding="utf-8") as file:

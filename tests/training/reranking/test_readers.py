@@ -113,6 +113,7 @@ def test_a_layout_gives_its_questions(tmp_path: Path, kind: str, files: dict[str
         write(tmp_path / name, *content)
     path = tmp_path if kind != "jsonl" else tmp_path / next(iter(files))
     assert answers(read_collection(path, kind)) == expected
+    write(tmp_path / "scores.json", "{}")  # names no language, so it belongs to no set
     if kind != "parallel":
         assert answers(find_collection(tmp_path)) == expected
 
