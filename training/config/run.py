@@ -200,7 +200,10 @@ class QuestionSet(ConfigModel):
 
 
 class PassagesConfig(StageConfig):
-    """Stage 5, not in the paper: which passages answer a question, by a retrieval teacher (`training.passages`)."""
+    """Stage 5, not in the paper: which passages answer a question, by a retrieval teacher (`training.passages`).
+
+    It refuses `sources`, `reduction`, `compile` and `source_share`, which it does not read.
+    """
 
     pairs: Annotated[int, Field(ge=2)] | None = 21_120
     """questions to train on, repeats included"""
