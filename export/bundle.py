@@ -71,7 +71,7 @@ def write_artifact(out: Path, files: Mapping[str, Path | bytes], manifest: Manif
 
 
 def rewrite_card(folder: Path, manifest: Manifest) -> None:
-    """Give an artifact this manifest, and its card; the other files stay."""
+    """Give an artifact this manifest, and its card; the other files stay. Stopped between the two, run again."""
     card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
     with tempfile.TemporaryDirectory(prefix=".card.", dir=folder) as scratch:
         stage = Path(scratch)

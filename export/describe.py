@@ -17,7 +17,7 @@ from typing import Any
 from export.__main__ import say, status_of
 from export.bundle import rewrite_card
 from export.errors import BadRequest
-from service.model.artifact import load_manifest, verify_files
+from service.model.artifact import CARD_FILE, load_manifest, verify_files
 from training.system.files import refuse_pointers
 
 DETAILS = ("_forward", "_backward", "_p5")  # suffixes of details, left out of the card
@@ -43,7 +43,9 @@ def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None
     if served is None and notes is None:
         raise BadRequest("nothing to write: give --served, --notes or both")
     manifest = load_manifest(artifact)
-    verify_files(artifact, manifest)
+    # A run that was stopped may have left another card: running again mends it.
+    rest = {name: entry for name, entry in manifest.files.items() if name != CARD_FILE}
+    verify_files(artifact, dataclasses.replace(manifest, files=rest))
     evaluation, training = dict(manifest.evaluation), dict(manifest.training)
     if served is not None:
         evaluation["served"] = _scores(served)

@@ -53,6 +53,28 @@ def test_files_of_the_user_and_links_to_the_folder_stay(folder: Path, tmp_path: 
     verify_files(folder, load_manifest(folder))
 
 
+@pytest.mark.parametrize("done", range(2))
+def test_a_run_after_a_stop_between_two_files_mends_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    replaced: list[Path] = []
+    move = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if len(replaced) == done:
+            raise KeyboardInterrupt
+        replaced.append(target)
+        return move(self, target)
+
+    notes = written(tmp_path / "n.md", "Made on Mars.")
+    monkeypatch.setattr(Path, "replace", replace)
+    assert main([str(folder), "--notes", notes]) != 0
+    monkeypatch.undo()
+    assert main([str(folder), "--notes", notes]) == 0
+    assert "Made on Mars." in (folder / "README.md").read_text()
+    verify_files(folder, load_manifest(folder))
+
+
 def test_what_is_not_given_stays(folder: Path, tmp_path: Path) -> None:
     assert main([str(folder), "--served", written(tmp_path / "s.json", json.dumps(SCORES))]) == 0
     assert main([str(folder), "--notes", written(tmp_path / "n.md", "Made on Mars.")]) == 0
