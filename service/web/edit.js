@@ -9,6 +9,8 @@ import { t } from "./words.js";
 
 const FORBIDDEN = 403;
 
+let reading = new AbortController(); // of the document that the dialog showed last
+
 /** The path of a document. Its slashes stay as they are: some proxies refuse %2F. */
 const path = (id) => `${route("documents")}/${id.split("/").map(encodeURIComponent).join("/")}`;
 
@@ -20,7 +22,8 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
   const dialog = byId("edit-dialog");
   const [text, metadata] = [byId("edit-text"), byId("edit-metadata")];
   const [own, all] = [path(id), route("documents")]; // of the collection that is chosen now
-  const reading = new AbortController();
+  reading.abort(); // the close event of the dialog may come when it is open again
+  const { signal } = (reading = new AbortController());
   let before = null;
   const send = (method, way, body = null) =>
     attempt(async () => {
@@ -29,11 +32,11 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
         const { data } = await retried(() => call(method, way, body));
         if (data.failed) throw new ApiError(data.failed[0].error, 0);
       } finally {
-        if (!reading.signal.aborted) enable(true);
+        if (!signal.aborted) enable(true);
       }
-      if (!reading.signal.aborted) dialog.close();
+      if (!signal.aborted) dialog.close();
       onChange();
-    }, reading.signal);
+    }, signal);
   byId("edit-id").textContent = id;
   text.value = metadata.value = "";
   text.readOnly = hasOwnFields;
@@ -47,23 +50,23 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
       if (patch !== null) return send("PATCH", own, JSON.stringify({ metadata: patch }));
       const parts = { id, text: isSameText ? before.text : text.value, metadata: fields };
       return send("PUT", all, JSON.stringify({ documents: [hasOwnFields ? { ...fields, id } : parts] }));
-    }, reading.signal);
+    }, signal);
   };
   byId("edit-delete").onclick = () => confirming(true);
   byId("edit-no").onclick = () => confirming(false);
   byId("edit-yes").onclick = () => send("DELETE", own);
   byId("edit-cancel").onclick = () => dialog.close();
-  dialog.onclose = () => reading.abort(); // the dialog may show another document by then
+  dialog.onclose = () => dialog.open || reading.abort();
   enable(false);
   dialog.showModal();
   await attempt(async () => {
-    const { data } = await call("GET", own, null, { signal: reading.signal });
+    const { data } = await call("GET", own, null, { signal });
     text.value = data.text;
     metadata.value = JSON.stringify(data.metadata, null, 2);
     before = { ...data, shown: text.value }; // a textarea changes line ends
     enable(true);
     text.focus();
-  }, reading.signal);
+  }, signal);
 }
 
 function enable(isEnabled) {
