@@ -1,7 +1,7 @@
 """Splits a long text of any language into overlapping passages that the model reads whole.
 
 A passage is as many sentences as fit. The next begins with the last sentences of the one before. A sentence that does
-not fit is taken apart at spaces, and a word that does not is halved.
+not fit is taken apart at spaces, a word that does not at commas (CJK) and zero-width spaces, and the rest is halved.
 
 Sentences end by the rules of UAX 29 that need no table (https://unicode.org/reports/tr29/#Sentence_Boundaries), and
 these: a full stop behind a number, a letter or a short capitalised word ends nothing. A boundary missed or too many
@@ -9,7 +9,8 @@ moves where a passage ends, and nothing else.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,6 +21,7 @@ OVERLAP = 0.25  # of a passage, at most
 LONG_CHARS = 512  # of a longer part this much is tokenised first: mostly enough to see that it does not fit
 
 Span = tuple[int, int]  # start and stop in a text, in characters
+Divide = Callable[[str, int, int], Iterable[Span]]  # a part of a text
 
 _CLOSING = r"[\"'”’»›)\]}）］｝」』】〉》]*+"  # noqa: RUF001 - quotes and brackets of all scripts
 # A line's end; a mark that ends sentences without a space (CJK); one that does before a space; a full stop. A run of
@@ -30,6 +32,13 @@ _END = re.compile(
 )
 _GOES_ON = re.compile(r"(?:^|[\s(\"'“„«.-])(?:\d{1,3}|[^\W\d_]|[A-ZÀ-ÖØ-Þ][a-z]{1,2})$")  # what no full stop ends
 _WORD = re.compile(r"\S+\s*|\s+")
+_PAUSE = "[、，､；：،؛\u200b]"  # noqa: RUF001 - between words without a space
+_CLAUSE = re.compile(rf".*?{_PAUSE}+{_CLOSING}\s*|.+", re.DOTALL)
+# What continues a character without being a mark: Thai and Lao am, vowels and finals of Hangul, joiners and what they
+# join, voiced sound marks, skin tones, tags.
+_CONTINUES = re.compile(
+    "(?<=\u200d)|[\u0e33\u0eb3\u1160-\u11ff\u200c\u200d\ud7b0-\ud7ff\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+)
 MOST_CHARS_BEFORE = 8  # that are looked at, before a full stop
 
 
@@ -85,21 +94,15 @@ class Splitter:
         yield units[_first_of(units, self._room)].start, units[-1].stop
 
     def _units(self, text: str) -> Iterator[Unit]:
-        """Yield sentences that fit, words of those that do not, and pieces of words that do not."""
-        for sentence in self._counted(text, sentences(text)):
-            if sentence.tokens <= self._room:
-                yield sentence
-                continue
-            for word in self._counted(text, words(text, sentence.start, sentence.stop)):
-                yield from self._halved(text, word)
+        """Yield sentences that fit, words of those that do not, clauses of those, and halves of what still does not."""
+        yield from self._fitting(text, sentences(text), words, clauses, halves)
 
-    def _halved(self, text: str, unit: Unit) -> Iterator[Unit]:
-        if unit.tokens <= self._room or unit.stop - unit.start < 2:
-            yield unit
-            return
-        middle = (unit.start + unit.stop) // 2
-        for half in self._counted(text, [(unit.start, middle), (middle, unit.stop)]):
-            yield from self._halved(text, half)
+    def _fitting(self, text: str, spans: Iterable[Span], *finer: Divide) -> Iterator[Unit]:
+        for unit in self._counted(text, spans):
+            if unit.tokens <= self._room or unit.stop - unit.start < 2:
+                yield unit
+            else:
+                yield from self._fitting(text, finer[0](text, unit.start, unit.stop), *(finer[1:] or finer))
 
     def _counted(self, text: str, spans: Iterable[Span]) -> Iterator[Unit]:
         return (Unit(start, stop, self._tokens(text, start, stop)) for start, stop in spans)
@@ -146,6 +149,22 @@ def sentences(text: str) -> Iterator[Span]:
 def words(text: str, start: int, stop: int) -> Iterator[Span]:
     """Return the words, each with the spaces after it."""
     return (word.span() for word in _WORD.finditer(text, start, stop))
+
+
+def clauses(text: str, start: int, stop: int) -> Iterator[Span]:
+    """Return what ends with a comma, a colon or a zero-width space, and the rest."""
+    return (clause.span() for clause in _CLAUSE.finditer(text, start, stop))
+
+
+def halves(text: str, start: int, stop: int) -> tuple[Span, Span]:
+    """Return two parts that meet in the middle, or behind the character that is there, of several code points."""
+    middle = (start + stop) // 2
+    middle = next((at for at in range(middle, stop) if not _is_within_character(text, at)), middle)
+    return (start, middle), (middle, stop)
+
+
+def _is_within_character(text: str, at: int) -> bool:
+    return unicodedata.category(text[at])[0] == "M" or _CONTINUES.match(text, at) is not None
 
 
 def _is_end(text: str, mark: re.Match[str]) -> bool:

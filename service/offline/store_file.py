@@ -26,6 +26,7 @@ from service.documents.store.schema_check import check_numbers, check_schema
 from service.documents.store.store import CollectionSettings, DocumentStore
 from service.errors import StartError, StoreError
 from service.json_parsing import is_utf8
+from service.model.tokenizer import WHITE_SPACE
 from service.process.files import resolved
 
 OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
@@ -70,7 +71,7 @@ class StoredRow:
         text = self.text.decode()
         places = [(0, 0), *((part.start, part.stop) for part in self.passages), (len(text), len(text))]
         return all(
-            start <= next_start and stop <= next_stop <= len(text) and not text[stop:next_start].strip()
+            start <= next_start and stop <= next_stop <= len(text) and not text[stop:next_start].strip(WHITE_SPACE)
             for (start, stop), (next_start, next_stop) in pairwise(places)
         )
 

@@ -98,7 +98,10 @@ def test_export_has_passage_vectors_and_can_be_built(
 def test_damaged_passages_are_found_and_made_anew(
     crosslet: Crosslet, tmp_path: Path, statement: str, said: str
 ) -> None:
-    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    invisible = {"id": "long", "text": "\ufeff" + "\u200b".join(TEXTS * 6).replace(" ", "") + "\u200b"}
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", [invisible, *DOCUMENTS[1:]]))
+    assert passages(crosslet) > 3
+    assert "2 documents are intact" in crosslet("index", "verify")[1]
     before = crosslet("index", "export", "--vectors", "base64")[0]
     damage(statement)
     assert said in crosslet("index", "verify", status=2)[1]

@@ -1,3 +1,4 @@
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 
@@ -5,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.model.passages import Splitter, sentences, words
-from service.model.tokenizer import Tokenizer, stripped
+from service.model.passages import Splitter, clauses, halves, sentences, words
+from service.model.tokenizer import WHITE_SPACE, Tokenizer, stripped
 
 MODEL = Path(__file__).parents[3] / "models" / "default"
 LONGEST = 128
@@ -21,7 +22,7 @@ PIECES = [
         "\n\n",
         "x",
     ),
-    *("a" * 700, "word " * 150, "漢" * 300, "🙂" * 90, "  ", "ﷺ", "1,5 "),
+    *("a" * 700, "word " * 150, "漢" * 300, "🙂" * 90, "  ", "ﷺ", "1,5 ", "漢字、「仮名、」" * 50, "กา\u200b" * 90),
 ]
 TEXT = " ".join(f"Sentence number {number} tells of the {number}th engine." for number in range(120))
 
@@ -39,12 +40,12 @@ def test_passages_fit_the_model_and_cover_the_text(tokenizer: Tokenizer, text: s
         assert len(tokenizer.whole(f"passage: {stripped(text)}")) <= LONGEST + 1  # 1: a space of the prompt's
         return
     assert len(spans) > 1
-    assert spans[0][0] == len(text) - len(text.lstrip())
-    assert spans[-1][1] == len(text.rstrip())
+    assert spans[0][0] == len(text) - len(text.lstrip(WHITE_SPACE))
+    assert spans[-1][1] == len(text.rstrip(WHITE_SPACE))
     for (start, stop), (next_start, next_stop) in pairwise(spans):
         assert start < next_start
         assert stop < next_stop
-        assert not text[stop:next_start].strip()
+        assert not text[stop:next_start].strip(WHITE_SPACE)
     assert all(len(tokenizer.whole(f"passage: {text[start:stop]}")) <= LONGEST for start, stop in spans)
 
 
@@ -57,6 +58,38 @@ def test_passages_end_with_sentences_and_overlap(tokenizer: Tokenizer) -> None:
     assert all(next_start < stop for (_, stop), (next_start, _) in pairwise(spans))
     tokens = [len(tokenizer.pieces(TEXT[start:stop])) for start, stop in spans]
     assert min(tokens) > LONGEST / 2  # the last one, too
+
+
+CLAUSES = [
+    "我们昨天去了城里的图书馆，",
+    "昨日は町の図書館へ行って本を借りて、",
+    "「昨日は町の図書館へ行った、」",
+    "کتابخانه،",
+    "책을\u200b",
+]
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_long_sentence_without_spaces_is_split_at_clauses(tokenizer: Tokenizer, clause: str) -> None:
+    spans = Splitter(tokenizer, prompt="").split(clause * 300)
+    assert len(spans) > 2
+    assert {start % len(clause) for start, _ in spans} == {0}
+    assert {stop % len(clause) for _, stop in spans} == {len(clause.rstrip(WHITE_SPACE)) % len(clause)}
+
+
+# Emoji: a family of one skin tone, the flag of England, a heart.
+CHARACTERS = ["👩🏽\u200d👩🏽\u200d👧🏽", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "❤\ufe0f"]
+CHARACTERS += [unicodedata.normalize("NFD", "한"), "y\u0306\u0307", "ｶﾞ", "กำ", "ກຳ", "का"]
+
+
+@pytest.mark.parametrize("character", CHARACTERS)
+def test_no_character_is_halved(character: str) -> None:
+    for count in range(3, 20):
+        text = f"ab{character * count}"
+        (first, middle), (same, last) = halves(text, 1, len(text))
+        assert (first, same, last) == (1, middle, len(text))
+        assert (middle - 2) % len(character) == 0
+    assert halves(character, 0, 2) == ((0, 1), (1, 2))  # none is as long as a passage
 
 
 class WholeParts(Splitter):
@@ -151,14 +184,16 @@ def test_a_line_ends_a_sentence() -> None:
     assert [text[start:stop] for start, stop in sentences(text)] == ["A heading\n\n", "Then text\r\n", "and more"]
 
 
-@given(st.text(st.sampled_from(list('.!?。！…। \n\u2029"”)aBé1Ж中กا')), max_size=60) | st.text(max_size=60))
+@given(st.text(st.sampled_from(list('.!?。！…।、， \n\u2029\u200b"”)aBé1Ж中กا')), max_size=60) | st.text(max_size=60))
 def test_sentences_and_words_cover_the_text_in_order(text: str) -> None:
     assert "".join(text[start:stop] for start, stop in sentences(text)) == text
     assert all(start < stop for start, stop in sentences(text))
-    assert "".join(text[start:stop] for start, stop in words(text, 0, len(text))) == text
+    for divide in (words, clauses):
+        assert "".join(text[start:stop] for start, stop in divide(text, 0, len(text))) == text
 
 
-@pytest.mark.parametrize("run", ["!", ".", "!?", "…", "!'", ".'", "።"])
+@pytest.mark.parametrize("run", ["!", ".", "!?", "…", "!'", ".'", "።", "、", "، "])
 def test_long_run_of_marks_is_split_in_linear_time(run: str) -> None:
     text = run * (1_000_000 // len(run)) + "x"  # its square takes hours, and the test's time ends
     assert list(sentences(text)) == [(0, len(text))]
+    assert [*clauses(text, 0, len(text))][-1][1] == len(text)
