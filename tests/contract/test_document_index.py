@@ -64,6 +64,24 @@ def test_texts_without_words_are_found_by_their_vectors(index: DocumentIndex) ->
     assert by_words == []
 
 
+@pytest.mark.parametrize("query", [Query(words="水"), Query(words="비", typing=True)])
+def test_a_character_finds_all_terms_that_begin_so(
+    index: DocumentIndex, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not index.has_keywords:
+        pytest.skip("this Milvus has no keywords")
+    texts = [f"{query.words}{chr(0xAC00 + 28 * number)}" for number in range(100)]
+    index.put([Document(text, text, {}) for text in texts], np.stack([EAST] * len(texts)))
+
+    def counted() -> tuple[int | None, bool]:
+        (found,) = index.search_all([query], top_k=5)
+        return found.total, found.is_counted
+
+    assert counted() == (100, True)
+    monkeypatch.setattr("service.documents.milvus.keywords.MAX_COMPLETIONS", 50)
+    assert counted() == ((50, False) if index.backend == "milvus" else (100, True))
+
+
 def test_bytes_are_those_of_ids_texts_and_metadata(index: DocumentIndex) -> None:
     assert index.content_bytes() == 0
     documents = [Document(name, "é日" * number, {"ü": [name, 1.5, None]}) for number, name in enumerate(NAMES, 1)]

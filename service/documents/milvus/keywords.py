@@ -40,7 +40,7 @@ from service.errors import NotReady, ServiceError
 
 CANDIDATES = 500  # of a search, at least
 MORE_CANDIDATES = 4  # times the results that are wanted
-MAX_COMPLETIONS = 64  # terms of Milvus for a single character, which all that begin with it count as
+MAX_COMPLETIONS = 512  # terms of Milvus for a single character, which all that begin with it count as
 MAX_COUNTED = 100_000  # documents
 TEXTS_A_CALL = 200
 TEXT_FIELDS = ["row", "text", "metadata", "arrival", "revision"]
@@ -123,6 +123,8 @@ class MilvusKeywords:
             numbers = [
                 [*map(number_of, _completions(file, one.term) if one.is_start else [one.term])] for one in plan.look_ups
             ]
+            if any(len(terms) == MAX_COMPLETIONS for terms in numbers):  # more may begin so
+                plan = replace(plan, is_complete=False)
             has_words = file.execute("SELECT 1 FROM all_terms LIMIT 1").fetchone() is not None
             return WantedTerms(plan, numbers, index.mean_length() if has_words else 1.0)
 
