@@ -294,8 +294,10 @@ def comparable(text: str) -> str:
 
 
 def caseless(text: str) -> str:
-    """Return a string as `contains` compares it: by Unicode's full case folding, in NFC."""
-    return text.lower() if text.isascii() else comparable(comparable(text).casefold())
+    """Return a string as `contains` compares it: by full case folding, in NFC; i with and without a dot is one."""
+    if text.isascii():
+        return text.lower()
+    return comparable(comparable(text).casefold().replace("i\u0307", "i").replace("\u0131", "i"))
 
 
 def inexact(value: object) -> str | None:

@@ -98,6 +98,7 @@ def test_any_name_and_number_is_found_again(collection: Collection, name: str, v
             ("\x00end", "END"),
             ("हिन्दी", "न्द"),
         ),
+        *(("İstanbul", "istanbul"), ("kadıköy", "KADIKÖY"), ("I\u0307zmi\u0307r", "İZMİR"), ("I\u0307\u0301", "Í")),
     ],
 )
 def test_contains_finds_a_part_without_case(collection: Collection, held: object, part: str) -> None:
