@@ -115,7 +115,7 @@ class SearchRequest(Strict):
         Field(max_length=MAX_SORT_FIELDS),
         BeforeValidator(_objects),
     ] = described(
-        "Fields of the metadata to sort by, one an object; documents without one come last.",
+        "Fields of the metadata to sort by, one an object: strings by code point, documents without one last.",
         [{"price": "asc"}, {"year": "desc"}],
         default_factory=list,
     )
