@@ -33,7 +33,7 @@ const hasKeywords = modes.length > 1; // an old Milvus has none
 let info = null;
 let defaults = {}; // of the form
 let shown = 0; // documents on the page
-let last = { stage: ASKED, cursor: null }; // what the documents on the page answer
+let nextCursor = null; // of the listed documents on the page
 let isOld = true; // the form asks for others
 let running = null;
 let [keyTimer, pauseTimer] = [null, null];
@@ -52,7 +52,7 @@ export function startSearch({ onStart: start, onChange }) {
   });
   byId("query").addEventListener("input", (event) => event.isComposing || typed());
   byId("query").addEventListener("compositionend", typed);
-  byId("more").addEventListener("click", () => (isOld ? run(ASKED) : run(last.stage, shown)));
+  byId("more").addEventListener("click", () => (isOld ? run(ASKED) : run(stageNow(), shown)));
   byId("search-curl").addEventListener("click", () => {
     if (filterOf() === null) return;
     showCommand(isList() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
@@ -70,8 +70,11 @@ export function startSearch({ onStart: start, onChange }) {
 /** Search again, as documents were changed, or the language of the page. */
 function again() {
   outdateFacets();
-  run(last.stage);
+  run(stageNow());
 }
+
+/** The stage that ends what the visitor has begun: keywords alone would not. */
+const stageNow = () => (isSettled ? ASKED : PAUSED);
 
 /** Put the cursor into the search box. */
 function focus() {
@@ -286,7 +289,7 @@ async function find(stage, offset, signal) {
 }
 
 async function list(offset, signal) {
-  const { data } = await call("GET", listRoute(offset > 0 ? last.cursor : null), null, { signal });
+  const { data } = await call("GET", listRoute(offset > 0 ? nextCursor : null), null, { signal });
   return { results: data.documents, total: data.total, cursor: data.next_cursor, hasMore: data.next_cursor !== null };
 }
 
@@ -309,7 +312,7 @@ function clear() {
 function showResults({ results, total, confidence, preferred, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
-  last = { stage, cursor };
+  nextCursor = cursor;
   isOld = stage === TYPING;
   // Sorted, the first result is not the best one.
   const isDoubtful = sorting() === null && typeof confidence === "number" && confidence < DOUBTFUL;

@@ -11,7 +11,20 @@ import pytest
 from tests.browser import Browser, Page
 from tests.contract.live import live_service
 from tests.e2e.conftest import MODEL
-from tests.e2e.page import IS_IDLE, KEY, PATH, READ_KEY, opened, put, put_documents, results, search, wait_for_results
+from tests.e2e.page import (
+    IS_IDLE,
+    KEY,
+    PATH,
+    READ_KEY,
+    hold,
+    let_go,
+    opened,
+    put,
+    put_documents,
+    results,
+    search,
+    wait_for_results,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +105,19 @@ def test_keywords_answer_keys_and_the_mode_a_pause(page: Page, service: httpx.Cl
     assert "typing" not in page.bodies("/search")[-1]
 
 
+def test_a_new_language_leaves_the_slow_search_going(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    hold(page, "options.body?.includes('hybrid')")
+    page.value("document.querySelector('#query').focus()")
+    keys(page, "moon")
+    page.wait_for("document.querySelector('mark') && held > 0")
+    choose(page, "language", "de", is_idle=False)
+    page.wait_for("document.documentElement.lang === 'de'")
+    let_go(page)
+    page.wait_for("document.querySelector('#search-said').textContent === '2 Ergebnisse'")
+    assert page.bodies("/search")[-1]["mode"] == "hybrid"
+
+
 def test_vectors_alone_wait_for_a_pause(page: Page, service: httpx.Client) -> None:
     put(service, [MOON, WRONG])
     page.value("document.querySelector('#mode').value = 'dense'")
@@ -153,12 +179,13 @@ def test_a_slash_leads_to_the_search_box_from_anywhere(page: Page) -> None:
     assert page.value("document.activeElement.value") == "/"
 
 
-def choose(page: Page, menu: str, value: str) -> None:
+def choose(page: Page, menu: str, value: str, *, is_idle: bool = True) -> None:
     page.value(
         f"""(() => {{ const menu = document.querySelector('#{menu}'); menu.value = {value!r};
           menu.dispatchEvent(new Event('change', {{bubbles: true}})); }})()"""
     )
-    page.wait_for(IS_IDLE)
+    if is_idle:
+        page.wait_for(IS_IDLE)
 
 
 def test_a_field_out_of_sight_never_stops_the_search(page: Page, service: httpx.Client) -> None:
