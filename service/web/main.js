@@ -32,11 +32,15 @@ async function refresh() {
 
 function showAll() {
   if (info === null) return;
-  showCollections(info);
+  const gone = showCollections(info);
   showFacts(info);
   search.show(info);
   add.show(info);
   settings.show(info);
+  if (gone === "") return;
+  search.clear();
+  say(byId("trouble"), t("collection.gone", { name: gone }));
+  search.again();
 }
 
 async function refreshDocuments() {
@@ -52,7 +56,6 @@ function follow() {
   const [name, before] = [place().fields.get("collection") ?? "", chosenName()];
   const isThere = choose(name);
   say(byId("trouble"), isThere ? "" : t("collection.gone", { name }));
-  if (!isThere) choose(before);
   if (chosenName() !== before) search.clear();
   showAll();
   search.restore();
@@ -69,8 +72,9 @@ const add = startAdd({ onStored: refreshDocuments });
 const settings = startSettings({
   async onSet(name) {
     await refresh();
-    choose(name);
+    if (!choose(name)) return false; // the answer did not come
     changeCollection();
+    return true;
   },
 });
 startCompare();

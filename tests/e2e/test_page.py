@@ -424,6 +424,8 @@ def test_the_menu_of_collections_applies_to_all_parts(page: Page, service: httpx
     service.delete(shop)
     page.click("#tab-about")
     page.wait_for("!document.querySelector('#collection').checkVisibility()")
+    assert page.text("#trouble") == f"There is no collection {name}."
+    assert wait_for_results(page, 1) == ["The moon is far away."]  # no more the other collection's
     assert search(page, "red kettle") == ["The moon is far away."]
 
 
