@@ -64,6 +64,7 @@ export function startSearch({ onStart: start, onChange }) {
   byId("min-score").addEventListener("change", showOwnScore);
   byId("search-form").addEventListener("invalid", () => (byId("options").open = true), true);
   byId("options").open = byId("facets").open = matchMedia("(min-width: 60rem)").matches;
+  restore(); // before a change of the form goes into the address
   return { show: showInfo, clear: forget, ask, restore, again, focus };
 }
 
@@ -107,6 +108,7 @@ function fill(menu, options) {
   const kept = menu.value;
   menu.replaceChildren(...options);
   menu.value = kept;
+  if (menu.selectedIndex === -1) menu.selectedIndex = 0; // there is no such entry now
 }
 
 /** Offer the fields to group and to sort by; without any, the page has neither menu. */
@@ -119,7 +121,7 @@ function showFields() {
   ];
   fill(byId("group-by"), [option("", t("search.noGroups")), ...names.map((name) => option(name, name))]);
   fill(byId("sort-by"), [option("", t("search.unsorted")), ...names.flatMap(orders)]);
-  for (const id of ["group-by", "sort-by"]) show(byId(id).parentElement, names.length > 0);
+  for (const id of ["group-by", "sort-by"]) show(byId(id).parentElement, info !== null && names.length > 0);
   show(byId("prefer-field"), names.includes(LANGUAGE) || byId("prefer").checked);
 }
 
@@ -156,7 +158,7 @@ const isBlank = () => byId("query").value.trim() === "";
 const isList = () => isBlank() && byId("group-by").value === "" && sorting() === null;
 const sortK = () => Math.min(Math.max(SORTED, Number(byId("top-k").value)), info.limits.max_top_k);
 const looksForWords = () => hasKeywords && byId("mode").value !== "dense";
-const reranks = () => Boolean(info?.reranker) && byId("rerank").checked;
+const reranks = () => byId("rerank").checked && (info === null || Boolean(info.reranker));
 
 /** The body of a search, from the form. */
 function request(stage, offset, hasHighlights = hasKeywords) {
@@ -229,11 +231,12 @@ function remember({ settles }) {
   isSettled = settles;
 }
 
-/** Search for what the address says. */
+/** Search for what the address says, once there are facts. */
 function restore() {
   const { fields } = place();
-  // Perhaps no document with the field was seen yet.
-  for (const name of ["group", "sort"]) byId(FIELDS[name]).append(option(fields.get(name) ?? "", ""));
+  // These menus may lack the entry: no document with the field was seen, or there are no facts yet.
+  const menus = ["group", "sort", ...(info === null ? ["min"] : [])];
+  for (const name of menus) byId(FIELDS[name]).append(option(fields.get(name) ?? "", ""));
   for (const [name, id] of Object.entries(FIELDS)) byId(id).value = fields.get(name) ?? defaults[id];
   for (const menu of [byId("mode"), byId("min-score")]) {
     if (menu.selectedIndex === -1) menu.value = defaults[menu.id]; // it has no such entry

@@ -320,6 +320,47 @@ def test_a_shared_link_opens_with_its_answers(browser: Browser, page: Page, serv
     service.delete("/collections/a.b")
 
 
+# The key is known; each answer about the service waits until its turn in `turns` is called.
+TURNS = """sessionStorage.setItem("crosslet.key:/lab/crosslet/", "schlüssel");
+  (() => { const send = window.fetch; [window.turns, window.taken] = [[], 0];
+    window.fetch = async (url, options) => {
+      const answer = await send(url, options);
+      if (!String(url).endsWith("/info")) return answer;
+      await new Promise((turn) => window.turns.push(turn));
+      const text = await answer.text();
+      return { ...answer, ok: true, status: 200, headers: answer.headers, text: async () => (window.taken += 1, text) };
+    }; })()"""
+
+
+def test_facts_that_come_late_leave_what_is_typed(browser: Browser, page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    page = Page(browser)
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=TURNS)
+    least = service.get("/info").json()["min_scores"]["all"]
+    page.open(f"{service.base_url}{PATH}/#search?q=kettle&mode=keywords&min={least}&sort=desc%3Ayear&k=4&prefer=")
+    for count in (1, 2):
+        page.wait_for(f"turns.length === {count}")
+        put(service, [MOON])
+        page.press("Enter")  # asks again
+    page.wait_for("turns.length === 3")
+    page.value("document.querySelector('#query').select()")
+    page.send("Input.imeSetComposition", text="Ket", selectionStart=3, selectionEnd=3)
+    page.value("turns[2]()")
+    page.wait_for(f"document.querySelector('#facts dd') && {IS_IDLE}")
+    assert page.value("document.querySelector('#query').value") == "Ket"
+    page.type("Kettle")
+    page.press("Enter")
+    wait_for_results(page, 3)
+    body = page.bodies("/search")[-1]
+    assert (body["min_score"], body["top_k"], body["sort"]) == (least, 4, [{"year": "desc"}])
+    assert body["prefer"] == "auto"
+    edit(page)
+    page.value("turns.forEach((turn) => turn())")
+    page.wait_for("taken === 3")
+    assert page.value("document.querySelector('#edit-dialog').open")
+    assert page.value("document.querySelector('#query').placeholder") == "Search 10 documents, in any language"
+
+
 def test_what_matched_is_marked_in_any_script(page: Page, service: httpx.Client) -> None:
     put(service, [HOSTILE, f"😀 {MOON} The kettle is red. Nobody knows.", "هذه غلاية كهربائية. لا أحد يعرف."])
     page.value("document.querySelector('#mode').value = 'keywords'")
