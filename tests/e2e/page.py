@@ -29,6 +29,15 @@ def let_go(page: Page) -> None:
     page.value("letGo()")
 
 
+def drop_file(page: Page, name: str, content: str = "'of a file'") -> None:
+    """Drop a file; content: JavaScript that gives it."""
+    page.value(
+        f"""(() => {{ const event = new Event("drop");
+          event.dataTransfer = {{ files: [new File([{content}], {name!r})] }};
+          document.querySelector("#drop").dispatchEvent(event); }})()"""
+    )
+
+
 def opened(browser: Browser, service: httpx.Client, place: str = "", *, key: str = KEY) -> Page:
     """A new tab with the page at a place such as `#search?q=moon`, once it shows what the service has."""
     page = Page(browser)

@@ -19,7 +19,10 @@ from tests.e2e.page import (
     READ_KEY,
     SHOP_KEY,
     add,
+    drop_file,
     give_key,
+    hold,
+    let_go,
     opened,
     put,
     search,
@@ -283,6 +286,36 @@ def test_many_lines_are_sent_in_batches_with_their_numbers(page: Page, service: 
     assert page.value("[...document.querySelectorAll('#progress')].every(e => e.hidden)")
 
 
+def test_an_upload_keeps_its_source_and_its_errors(page: Page, service: httpx.Client) -> None:
+    page.click("#tab-add")
+    page.type("one\ntwo", "#pasted")
+    page.value(
+        """File.prototype.arrayBuffer = ((read) => async function () {
+             await new Promise((done) => { window.readOn = done; });
+             return read.call(this); })(File.prototype.arrayBuffer)"""
+    )
+    drop_file(page, "first.txt", json.dumps("three\nfour\n" + "x" * MAX_BODY_BYTES))
+    page.wait_for("window.readOn")
+    assert page.value("document.querySelector('#send').disabled")  # what it would send is no longer shown
+    page.value("readOn()")
+    page.wait_for("document.querySelector('#send').textContent === 'Add 3 documents'")
+    hold(page, "options.method === 'PUT'")
+    page.value("document.querySelector('#send').focus()")
+    page.press("Enter")
+    page.wait_for("held > 0")
+    drop_file(page, "second.txt")
+    page.value("document.querySelector('#empty-example').click()")
+    inputs = "[...document.querySelectorAll('#add-form :is(input, textarea, select)')]"
+    assert page.value(f"{inputs}.every(e => e.disabled)")
+    page.wait_for("document.activeElement === document.body")  # a disabled button loses the focus
+    let_go(page)
+    page.wait_for("document.querySelector('#add-status').textContent === '2 documents are stored.'")
+    assert page.text("#file-name") == "first.txt"
+    assert page.text("#add-errors").startswith("Line 3:")
+    assert page.value("document.activeElement.id") == "send"
+    assert not page.value(f"{inputs}.some(e => e.disabled)")
+
+
 def test_two_lists_become_a_matrix_of_cosines(page: Page, service: httpx.Client) -> None:
     lists = {"left": ["A dog.", "A cat.", "<b>The sun.</b>"], "right": ["Eine Katze.", "Die Sonne."]}
     page.click("#tab-compare")
@@ -326,11 +359,8 @@ def test_only_the_last_of_two_comparisons_is_shown(page: Page) -> None:
 def test_only_the_last_of_two_files_is_taken(page: Page) -> None:
     page.value(SLOW)
     page.click("#tab-add")
-    page.value(
-        """for (const name of ["slow.txt", "quick.txt"]) {
-             const event = new Event("drop"); event.dataTransfer = { files: [new File([`of ${name}`], name)] };
-             document.querySelector("#drop").dispatchEvent(event); }"""
-    )
+    drop_file(page, "slow.txt")
+    drop_file(page, "quick.txt")
     page.wait_for("document.querySelector('#file-name').textContent === 'quick.txt'")
     time.sleep(1.5)
     assert page.text("#file-name") == "quick.txt"
@@ -417,6 +447,11 @@ def test_the_menu_of_collections_applies_to_all_parts(page: Page, service: httpx
     assert add(page, "A green iron.") == "1 document is stored."
     assert service.get(shop).json()["documents"] == 3
     assert service.get("/info").json()["index"]["documents"] == 1
+    drop_file(page, "large.jsonl", "new Uint8Array(50_000_001)")
+    page.wait_for(f"document.querySelector('#add-trouble').textContent.endsWith(' --collection {name}')")
+    choose(page, 0)
+    page.wait_for("document.querySelector('#add-trouble').textContent.endsWith('/lab/crosslet')")
+    choose(page, 1)
     page.click("#tab-about")
     page.wait_for(f"document.querySelector('#facts').textContent.includes('{name}')")
     page.click("#tab-compare")
