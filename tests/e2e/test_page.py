@@ -378,6 +378,22 @@ def test_the_page_speaks_the_last_of_two_languages(page: Page) -> None:
     assert page.text("#tab-search") == "Chercher"
 
 
+def test_words_that_do_not_come_leave_the_page_as_it_is(browser: Browser, service: httpx.Client) -> None:
+    page = Page(browser, language="de")
+    late = "fetch = ((send) => (url, options) => send(String(url).replace('/de.json', '/gone'), options))(fetch)"
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=late)
+    page.open(f"{service.base_url}/lab/crosslet/")
+    assert page.text("#tab-search") == "Search"
+    give_key(page)
+    page.wait_for("document.querySelector('#facts dd')")
+    choose_option(page, "#language", "de")
+    page.wait_for("document.querySelector('#trouble').textContent.startsWith('The service does not answer')")
+    assert page.value("[document.querySelector('#language').value, localStorage.length]") == ["en", 0]
+    choose_option(page, "#language", "fr")
+    page.wait_for("document.querySelector('#tab-search').textContent === 'Chercher'")
+    assert page.value("Object.values(localStorage)") == ["fr"]
+
+
 def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: httpx.Client) -> None:
     page.type("it's here", "#query")
     page.click("#search-curl")
