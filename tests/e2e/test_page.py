@@ -496,6 +496,26 @@ def test_the_key_stays_in_the_tab_and_a_wrong_one_is_refused(browser: Browser, s
     page.wait_for("sessionStorage.length === 0")
 
 
+def test_a_late_refusal_is_not_of_the_new_key(page: Page) -> None:
+    page.value(
+        """fetch = ((send) => async (url, options) => {
+             const isLate = url.endsWith("/similarity") && !options.headers.authorization.endsWith("lesen");
+             if (!isLate) return send(url, options);
+             await new Promise((done) => { window.refuse = done; });
+             return new Response("{}", { status: 401 }); })(fetch)"""
+    )
+    page.click("#tab-compare")
+    page.click("#compare-example")
+    page.wait_for("window.refuse")
+    page.click("#key-button")
+    page.type(READ_KEY, "#key")
+    page.press("Enter")
+    page.wait_for("Object.values(sessionStorage)[0] === 'lesen'")
+    page.value("refuse()")
+    page.wait_for("document.querySelector('.matrix')")
+    assert page.value("document.querySelector('#key-dialog').open") is False
+
+
 def test_a_key_that_was_declined_is_asked_for_again(browser: Browser, page: Page, service: httpx.Client) -> None:
     put(service, ["The moon is far away.", "Das Passwort ist falsch."])
     for way in ("#tab-about", "#key-button", "Enter"):
