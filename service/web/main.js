@@ -13,7 +13,7 @@ import { startSettings } from "./settings.js";
 import { isOpen, openTab, revealPlace, startTabs } from "./tabs.js";
 import { startWords, t } from "./words.js";
 
-const WRITES = "input, textarea, select, dialog *"; // where / is a letter
+const WRITES = "input, textarea, select"; // where / is a letter
 
 let info = null;
 let [asked, answered] = [0, 0]; // requests for facts: how many, and the newest with an answer
@@ -94,7 +94,8 @@ let isAsked = false; // for the first time
 startTabs((name) => isAsked && name === "about" && refresh());
 onMove(follow);
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(WRITES)) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest(WRITES) || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   openTab("search");
   search.focus();

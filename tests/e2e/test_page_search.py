@@ -177,6 +177,11 @@ def test_a_slash_leads_to_the_search_box_from_anywhere(page: Page) -> None:
     assert place(page) == "#search"
     page.press("/")  # now a letter
     assert page.value("document.activeElement.value") == "/"
+    page.click("#tab-about")
+    page.click("#key-button")
+    page.value("document.activeElement.blur()")
+    page.press("/")
+    assert place(page) == "#about?q=%2F"
 
 
 def choose(page: Page, menu: str, value: str, *, is_idle: bool = True) -> None:
@@ -385,6 +390,7 @@ def test_a_long_text_is_folded_around_its_best_part(page: Page, service: httpx.C
     assert marks(page, ".sentence") == ["The 😀 kettle is red."]
     page.click(".document .link")
     assert results(page) == [text]
+    assert page.value("document.activeElement.className") == "text"
     assert marks(page) == ["kettle", "red"]
 
 
@@ -517,10 +523,15 @@ def test_a_document_is_edited_and_deleted(page: Page, service: httpx.Client) -> 
     edit(page)
     page.click("#edit-delete")
     assert page.value("document.activeElement.id") == "edit-no"
-    page.click("#edit-no")
+    page.press("Enter")
+    assert page.value("document.activeElement.id") == "edit-delete"
     assert service.get(path).status_code == 200
-    page.click("#edit-delete")
+    page.press("Enter")
+    hold(page, "options.method === 'DELETE'")
     page.click("#edit-yes")
+    page.wait_for("held > 0")
+    assert page.value("document.querySelector('#edit-no').disabled")  # it is too late
+    let_go(page)
     page.wait_for("!document.querySelector('#edit-dialog').open")
     assert wait_for_results(page, 1) == [WRONG]
     assert service.get(path).status_code == 404
@@ -538,6 +549,14 @@ def test_what_cannot_be_saved_is_said_in_the_dialog(page: Page, service: httpx.C
     page.type('{"n": 8}', "#edit-metadata")
     page.click("#edit-form .primary")
     page.wait_for("document.querySelector('#edit-trouble').textContent === 'no document has this id'")
+    assert page.value("document.activeElement.id") == "edit-save"
+    hold(page, "options.method === 'PATCH'")
+    page.press("Enter")
+    page.wait_for("held > 0")
+    page.click("#edit-cancel")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
+    let_go(page)
+    page.wait_for("document.querySelector('#trouble').textContent === 'no document has this id'")
 
 
 def test_a_change_needs_the_key_that_may_write(browser: Browser, page: Page, service: httpx.Client) -> None:
