@@ -25,6 +25,7 @@ from tests.e2e.page import (
     let_go,
     opened,
     put,
+    put_documents,
     search,
     wait_for_results,
 )
@@ -586,7 +587,9 @@ def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page, shop
 def test_all_parts_fit_the_window_and_are_readable(
     page: Page, service: httpx.Client, shop: str, width: int, scheme: str, tmp_path: Path
 ) -> None:
-    put(service, ["Das Passwort ist falsch.", "x" * 400])
+    put(service, ["x" * 400])
+    group = {"text": "Das Passwort ist falsch.", "metadata": {"g": "g" * 300}}
+    put_documents(service, [group | {"id": letter * 300} for letter in "ab"])
     page.click("#tab-about")
     page.wait_for("document.querySelector('#collection').checkVisibility()")
     choose(page, 1)
@@ -594,6 +597,8 @@ def test_all_parts_fit_the_window_and_are_readable(
     page.resize(width, 800)
     page.colours(scheme)
     search(page, "My password is wrong.")
+    choose_option(page, "#group-by", "g")
+    page.wait_for("document.querySelector('.document > .link')")
     page.click("#tab-compare")
     page.click("#compare-example")
     page.wait_for("document.querySelector('.matrix')")
@@ -610,4 +615,5 @@ def test_all_parts_fit_the_window_and_are_readable(
     page.wait_for("document.querySelector('#edit-text').value")
     page.click("#edit-delete")
     assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value("(e => e.scrollWidth - e.clientWidth)(document.querySelector('#edit-dialog'))") == 0
     assert page.faint_texts() == []
