@@ -17,10 +17,11 @@ const MOST_ERRORS = 100; // to list; the others are counted
 const OF_CURL = 2; // documents in the command that is shown
 const MOST_FILE_BYTES = 50_000_000; // the page holds a file several times
 const PARQUET = "PAR1"; // how such a file begins
+const INPUTS = ["file", "pasted", "format", "text-field", "id-field", "types", "add-example"];
 
 let info = null;
 let reading = null; // the file that is being read
-let source = { text: "", name: "" }; // columns: of a Parquet file, which the page cannot load
+let source = { text: "", name: "" }; // columns: of a Parquet file.  trouble: says why the page cannot load it
 let table = { records: [], fields: [], format: "lines" }; // what was read of the source
 let found = { documents: [], errors: [] };
 let sending = null;
@@ -73,42 +74,38 @@ function acceptDrops(zone) {
 
 /** Use a file, unless another source is chosen while it is read. */
 async function take(file) {
+  if (sending !== null) return;
   byId("pasted").value = "";
   byId("file").value = ""; // so that the same file can be chosen again
+  byId("send").disabled = true; // it would send the source before
   reading = file;
-  let [given, trouble] = [{ text: "", name: file.name }, ""];
-  try {
-    if ((await start(file)) === PARQUET) given.columns = (await columnsOf(file)) ?? [];
-    else given.text = await textOf(file);
-  } catch (error) {
-    trouble = error.message;
-  }
-  if (reading !== file) return;
-  use(given);
-  if (trouble) say(byId("add-trouble"), trouble);
+  const given = await sourceOf(file);
+  if (reading === file) use(given);
 }
 
-/** The text of a file. Throws Error: the page cannot take it; the message has the way out. */
-async function textOf(file) {
-  const load = loadCommand(file.name, chosenName());
-  if (file.size > MOST_FILE_BYTES) {
-    const [size, most] = [file.size, MOST_FILE_BYTES].map((bytes) => Math.ceil(bytes / 1e6));
-    throw new Error(t("add.large", { size, most, command: load }));
-  }
-  let text;
+async function sourceOf(file) {
+  const given = { text: "", name: file.name, trouble: () => t("add.noUtf8") };
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    if ((await start(file)) === PARQUET) {
+      const columns = (await columnsOf(file)) ?? [];
+      return { ...given, columns, trouble: (textField) => t("add.parquet", { command: parquetCommand(textField) }) };
+    }
+    if (file.size > MOST_FILE_BYTES) {
+      const [size, most] = [file.size, MOST_FILE_BYTES].map((bytes) => Math.ceil(bytes / 1e6));
+      return { ...given, trouble: () => t("add.large", { size, most, command: loadCommand(file.name, chosenName()) }) };
+    }
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return text.includes("\0") ? given : { ...given, text, trouble: null };
   } catch {
-    text = "\0"; // not UTF-8, or a folder
+    return given; // not UTF-8, or a folder
   }
-  if (text.includes("\0")) throw new Error(t("add.noUtf8"));
-  return text;
 }
 
 const start = (file) => file.slice(0, PARQUET.length).text().catch(() => "");
 
 function useExample() {
   openTab("add");
+  if (sending !== null) return;
   byId("pasted").value = EXAMPLES;
   use({ text: EXAMPLES, name: "" });
   byId("send").focus();
@@ -117,7 +114,6 @@ function useExample() {
 function use(given) {
   [source, reading] = [given, null];
   say(byId("file-name"), given.name);
-  say(byId("add-trouble"), "");
   readSource();
 }
 
@@ -154,10 +150,10 @@ function look() {
   show(byId("text-field").parentElement, own === null);
   show(byId("types").parentElement, format === "csv");
   show(byId("id-field").parentElement, !source.columns);
-  if (source.columns) say(byId("add-trouble"), t("add.parquet", { command: parquetCommand(textField) }));
+  say(byId("add-trouble"), source.trouble?.(textField) ?? "");
   const kept = own === null ? null : chosen(info).fields;
   showPreview(hasFields ? table : null, { textField, idField, own, kept, areTexts });
-  byId("send").disabled = sending !== null || info === null || found.documents.length === 0;
+  byId("send").disabled = reading !== null || info === null || found.documents.length === 0;
   byId("send").textContent = found.documents.length ? t("add.send", { n: found.documents.length }) : t("add.sendNone");
   showErrors(found.errors);
   const isEmpty = source.text.trim() === "";
@@ -221,8 +217,10 @@ async function send() {
 }
 
 function setSending(isSending) {
+  const isFocusLost = [document.body, byId("stop")].includes(document.activeElement);
   byId("progress").value = 0;
   show(byId("progress"), isSending);
   show(byId("stop"), isSending);
-  byId("send").disabled = isSending;
+  for (const id of ["send", ...INPUTS]) byId(id).disabled = isSending;
+  if (isFocusLost && !isSending) byId("send").focus({ preventScroll: true });
 }

@@ -21,8 +21,11 @@ export const address = (path) => new URL(path, document.baseURI).href;
  * Asks for a key where one is missing. Throws ApiError; AbortError when `signal` stops it.
  */
 export async function call(method, path, body = null, { signal } = {}) {
+  const used = currentKey();
   const { response, text } = await send(method, path, body, signal);
-  if (response.status === 401 && (await askForKey(refusedKey()))) return call(method, path, body, { signal });
+  if (response.status === 401 && (currentKey() !== used || (await askForKey(refusedKey())))) {
+    return call(method, path, body, { signal });
+  }
   if (response.ok) return { data: read(text, response), headers: response.headers };
   throw new ApiError(sentence(text, response), response.status, retryAfter(response));
 }

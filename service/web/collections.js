@@ -30,16 +30,20 @@ export function startCollections({ onChange }) {
 
 /** Choose the collection of a name ("": the default one, or the first that the key reaches); false: there is none. */
 export function choose(name) {
+  const before = menu.value;
   menu.value = name || DEFAULT;
   if (!name && menu.selectedIndex === -1) menu.selectedIndex = 0;
-  return menu.selectedIndex !== -1;
+  const isThere = menu.selectedIndex !== -1;
+  if (!isThere) menu.value = before;
+  return isThere;
 }
 
-/** Offer those that there are; where the chosen one is gone, the first is chosen. */
+/** Offer those that there are. Where the chosen one is gone, the first is chosen; returns the name of the other. */
 export function showCollections(info) {
-  const { name } = chosen(info);
+  const [{ name }, before] = [chosen(info), menu.value];
   const option = (one) => el("option", { value: one.name, textContent: `${one.name} · ${number(one.documents)}` });
   menu.replaceChildren(...offered(info).map(option));
   menu.value = name;
   show(byId("collection-field"), info.collections.length > 1);
+  return before === name ? "" : before;
 }

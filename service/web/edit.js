@@ -53,7 +53,10 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
     }, signal);
   };
   byId("edit-delete").onclick = () => confirming(true);
-  byId("edit-no").onclick = () => confirming(false);
+  byId("edit-no").onclick = () => {
+    confirming(false);
+    byId("edit-delete").focus();
+  };
   byId("edit-yes").onclick = () => send("DELETE", own);
   byId("edit-cancel").onclick = () => dialog.close();
   dialog.onclose = () => dialog.open || reading.abort();
@@ -70,7 +73,7 @@ export async function editDocument(id, { hasOwnFields, onChange }) {
 }
 
 function enable(isEnabled) {
-  for (const part of ["text", "metadata", "save", "delete", "yes"]) byId(`edit-${part}`).disabled = !isEnabled;
+  for (const part of ["text", "metadata", "save", "delete", "yes", "no"]) byId(`edit-${part}`).disabled = !isEnabled;
 }
 
 function confirming(isAsking) {
@@ -79,16 +82,18 @@ function confirming(isAsking) {
   if (isAsking) byId("edit-no").focus();
 }
 
-/** Say why something fails, unless the dialog was closed meanwhile. */
+/** Say why something fails, outside the dialog if it was closed meanwhile. */
 async function attempt(action, signal) {
   say(byId("edit-trouble"), "");
   try {
     await action();
   } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof ApiError || error instanceof SyntaxError)) throw error;
+    say(byId(signal.aborted ? "trouble" : "edit-trouble"), error.message);
     if (signal.aborted) return;
     confirming(false);
-    if (!(error instanceof ApiError || error instanceof SyntaxError)) throw error;
-    say(byId("edit-trouble"), error.message);
+    byId("edit-save").focus(); // disabled, a button loses the focus
   }
 }
 

@@ -13,30 +13,37 @@ import { startSettings } from "./settings.js";
 import { isOpen, openTab, revealPlace, startTabs } from "./tabs.js";
 import { startWords, t } from "./words.js";
 
-const WRITES = "input, textarea, select, dialog *"; // where / is a letter
+const WRITES = "input, textarea, select"; // where / is a letter
 
 let info = null;
+let [asked, answered] = [0, 0]; // requests for facts: how many, and the newest with an answer
 
-/** Fetch and show the facts again; with the first ones, what the address says. */
+/** Fetch and show the facts again; with the first ones, what the form asks for. */
 async function refresh() {
-  const before = info;
-  try {
-    info = (await call("GET", "info")).data;
-    say(byId("trouble"), "");
-  } catch (error) {
-    say(byId("trouble"), error.message);
-  }
+  const mine = (asked += 1);
+  const { data, message = "" } = await call("GET", "info").catch((error) => error);
+  if (mine < answered) return;
+  say(byId("trouble"), message);
+  if (data === undefined) return;
+  const isFirst = info === null;
+  [info, answered] = [data, mine];
   showAll();
-  if (before === null) follow();
+  if (!isFirst) return;
+  if (chooseByAddress()) showAll();
+  search.again();
 }
 
 function showAll() {
   if (info === null) return;
-  showCollections(info);
+  const gone = showCollections(info);
   showFacts(info);
   search.show(info);
   add.show(info);
   settings.show(info);
+  if (gone === "") return;
+  search.clear();
+  say(byId("trouble"), t("collection.gone", { name: gone }));
+  search.again();
 }
 
 async function refreshDocuments() {
@@ -48,14 +55,16 @@ async function refreshDocuments() {
 function follow() {
   revealPlace();
   byId("edit-dialog").close(); // it may be of another collection
-  if (info === null) return;
-  const [name, before] = [place().fields.get("collection") ?? "", chosenName()];
-  const isThere = choose(name);
-  say(byId("trouble"), isThere ? "" : t("collection.gone", { name }));
-  if (!isThere) choose(before);
-  if (chosenName() !== before) search.clear();
+  if (info !== null && chooseByAddress()) search.clear();
   showAll();
   search.restore();
+}
+
+/** Whether the address leads to another collection than the chosen one. */
+function chooseByAddress() {
+  const [name, before] = [place().fields.get("collection") ?? "", chosenName()];
+  say(byId("trouble"), choose(name) ? "" : t("collection.gone", { name }));
+  return chosenName() !== before;
 }
 
 function changeCollection() {
@@ -69,8 +78,9 @@ const add = startAdd({ onStored: refreshDocuments });
 const settings = startSettings({
   async onSet(name) {
     await refresh();
-    choose(name);
+    if (!choose(name)) return false; // the answer did not come
     changeCollection();
+    return true;
   },
 });
 startCompare();
@@ -84,7 +94,8 @@ let isAsked = false; // for the first time
 startTabs((name) => isAsked && name === "about" && refresh());
 onMove(follow);
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(WRITES)) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest(WRITES) || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   openTab("search");
   search.focus();

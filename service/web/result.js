@@ -41,7 +41,7 @@ function textOf(result) {
   const points = Array.from(result.text ?? "");
   const part = folded(points, result);
   const nodes = marked(points, part, result.highlights);
-  const paragraph = el("p", { className: "text", dir: "auto" }, ...nodes);
+  const paragraph = el("p", { className: "text", dir: "auto", tabIndex: -1 }, ...nodes);
   if (part.end - part.start === points.length) return [paragraph];
   if (part.start > 0) paragraph.prepend("… ");
   if (part.end < points.length) paragraph.append(" …");
@@ -50,6 +50,7 @@ function textOf(result) {
     const before = el("span", { className: "around" }, ...marked(points, { start: 0, end: part.start }));
     const after = el("span", { className: "around" }, ...marked(points, { start: part.end, end: points.length }));
     paragraph.replaceChildren(before, ...nodes, after);
+    paragraph.focus({ preventScroll: true }); // the button is about to go
     whole.remove();
   });
   return [paragraph, whole];

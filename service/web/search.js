@@ -33,7 +33,7 @@ const hasKeywords = modes.length > 1; // an old Milvus has none
 let info = null;
 let defaults = {}; // of the form
 let shown = 0; // documents on the page
-let last = { stage: ASKED, cursor: null }; // what the documents on the page answer
+let nextCursor = null; // of the listed documents on the page
 let isOld = true; // the form asks for others
 let running = null;
 let [keyTimer, pauseTimer] = [null, null];
@@ -52,7 +52,7 @@ export function startSearch({ onStart: start, onChange }) {
   });
   byId("query").addEventListener("input", (event) => event.isComposing || typed());
   byId("query").addEventListener("compositionend", typed);
-  byId("more").addEventListener("click", () => (isOld ? run(ASKED) : run(last.stage, shown)));
+  byId("more").addEventListener("click", () => (isOld ? run(ASKED) : run(stageNow(), shown)));
   byId("search-curl").addEventListener("click", () => {
     if (filterOf() === null) return;
     showCommand(isList() ? command("GET", listRoute()) : command("POST", route("search"), request(ASKED, 0)));
@@ -64,14 +64,18 @@ export function startSearch({ onStart: start, onChange }) {
   byId("min-score").addEventListener("change", showOwnScore);
   byId("search-form").addEventListener("invalid", () => (byId("options").open = true), true);
   byId("options").open = byId("facets").open = matchMedia("(min-width: 60rem)").matches;
+  restore(); // before a change of the form goes into the address
   return { show: showInfo, clear: forget, ask, restore, again, focus };
 }
 
 /** Search again, as documents were changed, or the language of the page. */
 function again() {
   outdateFacets();
-  run(last.stage);
+  run(stageNow());
 }
+
+/** The stage that ends what the visitor has begun: keywords alone would not. */
+const stageNow = () => (isSettled ? ASKED : PAUSED);
 
 /** Put the cursor into the search box. */
 function focus() {
@@ -104,6 +108,7 @@ function fill(menu, options) {
   const kept = menu.value;
   menu.replaceChildren(...options);
   menu.value = kept;
+  if (menu.selectedIndex === -1) menu.selectedIndex = 0; // there is no such entry now
 }
 
 /** Offer the fields to group and to sort by; without any, the page has neither menu. */
@@ -116,7 +121,7 @@ function showFields() {
   ];
   fill(byId("group-by"), [option("", t("search.noGroups")), ...names.map((name) => option(name, name))]);
   fill(byId("sort-by"), [option("", t("search.unsorted")), ...names.flatMap(orders)]);
-  for (const id of ["group-by", "sort-by"]) show(byId(id).parentElement, names.length > 0);
+  for (const id of ["group-by", "sort-by"]) show(byId(id).parentElement, info !== null && names.length > 0);
   show(byId("prefer-field"), names.includes(LANGUAGE) || byId("prefer").checked);
 }
 
@@ -153,7 +158,7 @@ const isBlank = () => byId("query").value.trim() === "";
 const isList = () => isBlank() && byId("group-by").value === "" && sorting() === null;
 const sortK = () => Math.min(Math.max(SORTED, Number(byId("top-k").value)), info.limits.max_top_k);
 const looksForWords = () => hasKeywords && byId("mode").value !== "dense";
-const reranks = () => Boolean(info?.reranker) && byId("rerank").checked;
+const reranks = () => byId("rerank").checked && (info === null || Boolean(info.reranker));
 
 /** The body of a search, from the form. */
 function request(stage, offset, hasHighlights = hasKeywords) {
@@ -226,11 +231,12 @@ function remember({ settles }) {
   isSettled = settles;
 }
 
-/** Search for what the address says. */
+/** Search for what the address says, once there are facts. */
 function restore() {
   const { fields } = place();
-  // Perhaps no document with the field was seen yet.
-  for (const name of ["group", "sort"]) byId(FIELDS[name]).append(option(fields.get(name) ?? "", ""));
+  // These menus may lack the entry: no document with the field was seen, or there are no facts yet.
+  const menus = ["group", "sort", ...(info === null ? ["min"] : [])];
+  for (const name of menus) byId(FIELDS[name]).append(option(fields.get(name) ?? "", ""));
   for (const [name, id] of Object.entries(FIELDS)) byId(id).value = fields.get(name) ?? defaults[id];
   for (const menu of [byId("mode"), byId("min-score")]) {
     if (menu.selectedIndex === -1) menu.value = defaults[menu.id]; // it has no such entry
@@ -286,7 +292,7 @@ async function find(stage, offset, signal) {
 }
 
 async function list(offset, signal) {
-  const { data } = await call("GET", listRoute(offset > 0 ? last.cursor : null), null, { signal });
+  const { data } = await call("GET", listRoute(offset > 0 ? nextCursor : null), null, { signal });
   return { results: data.documents, total: data.total, cursor: data.next_cursor, hasMore: data.next_cursor !== null };
 }
 
@@ -309,7 +315,7 @@ function clear() {
 function showResults({ results, total, confidence, preferred, took_ms, isCut, hasMore, cursor }, { stage, offset }) {
   const hadFocus = byId("results").contains(document.activeElement) && offset === 0;
   if (offset === 0) clear();
-  last = { stage, cursor };
+  nextCursor = cursor;
   isOld = stage === TYPING;
   // Sorted, the first result is not the best one.
   const isDoubtful = sorting() === null && typeof confidence === "number" && confidence < DOUBTFUL;

@@ -9,7 +9,7 @@ let info = null;
 let filled = null; // the collection that the form began with
 let typed = null; // the text and the fields that the visitor wrote
 
-/** Make the form work; `onSet` is called with a collection's name once it is set up. */
+/** Make the form work; `onSet` is called with a collection's name once it is set up; false: the page cannot show it. */
 export function startSettings({ onSet }) {
   const [text, fields] = [byId("settings-text"), byId("settings-fields")];
   for (const field of [text, fields]) field.addEventListener("input", () => (typed = [text.value, fields.value]));
@@ -22,8 +22,7 @@ export function startSettings({ onSet }) {
     try {
       await call("PUT", `collections/${encodeURIComponent(name)}`, request());
       typed = null;
-      await onSet(name);
-      say(byId("settings-status"), t("settings.set", { name }));
+      if (await onSet(name)) say(byId("settings-status"), t("settings.set", { name }));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       say(byId("settings-trouble"), error.message);

@@ -1,6 +1,6 @@
 // The page's language: its words and its number format.
 
-import { byId, el } from "./dom.js";
+import { byId, el, say } from "./dom.js";
 import { stored } from "./storage.js";
 
 const LANGUAGES = ["en", "de", "fr", "es"];
@@ -44,10 +44,16 @@ export async function startWords(onChange) {
     select.append(el("option", { value: code, textContent: name, lang: code }));
   }
   select.addEventListener("change", async () => {
-    stored("localStorage", (storage) => storage.setItem(CHOICE, select.value));
-    if (await use(select.value)) onChange();
+    const code = select.value;
+    if (await use(code)) {
+      stored("localStorage", (storage) => storage.setItem(CHOICE, code));
+      onChange();
+    } else if (asked === code) {
+      select.value = language;
+      say(byId("trouble"), t("error.unreachable"));
+    }
   });
-  await use(wanted());
+  if (!(await use(wanted()))) await use("en");
   select.value = language;
 }
 
@@ -57,12 +63,12 @@ function wanted() {
   return asked.find((one) => LANGUAGES.includes(one)) ?? "en";
 }
 
-/** Show the page in a language; false: another was chosen meanwhile. */
+/** Show the page in a language; false: its words did not come, or another was chosen meanwhile. */
 async function use(code) {
   asked = code;
-  const answer = await fetch(new URL(`page/${code}.json`, document.baseURI));
-  const found = await answer.json();
-  if (asked !== code) return false;
+  const read = (answer) => (answer.ok ? answer.json() : null);
+  const found = await fetch(new URL(`page/${code}.json`, document.baseURI)).then(read).catch(() => null);
+  if (found === null || asked !== code) return false;
   words = found;
   language = code;
   document.documentElement.lang = code;

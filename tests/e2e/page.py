@@ -10,6 +10,33 @@ MAX_BODY_BYTES = 20_000
 PATH = "/lab/crosslet"  # the page does not know of it: the service cuts it off, as a proxy may leave it
 IS_IDLE = "document.querySelector('#panel-search').ariaBusy === 'false'"
 
+HOLD = """(() => {
+  const [send, gate] = [window.fetch, new Promise((done) => { window.letGo = done; })];
+  window.held = 0;
+  window.fetch = async (url, options = {}) => {
+    if (%s) window.held += 1, await gate;
+    return send(url, options); }; })()"""
+
+
+def hold(page: Page, condition: str) -> None:
+    """Hold back the requests for which a condition on `url` and `options` is true."""
+    page.value(HOLD % condition)
+
+
+def let_go(page: Page) -> None:
+    """Send the requests that are held back, once there are any."""
+    page.wait_for("held > 0")
+    page.value("letGo()")
+
+
+def drop_file(page: Page, name: str, content: str = "'of a file'") -> None:
+    """Drop a file; content: JavaScript that gives it."""
+    page.value(
+        f"""(() => {{ const event = new Event("drop");
+          event.dataTransfer = {{ files: [new File([{content}], {name!r})] }};
+          document.querySelector("#drop").dispatchEvent(event); }})()"""
+    )
+
 
 def opened(browser: Browser, service: httpx.Client, place: str = "", *, key: str = KEY) -> Page:
     """A new tab with the page at a place such as `#search?q=moon`, once it shows what the service has."""

@@ -45,6 +45,14 @@ def test_a_collection_is_set_up_while_it_is_empty(page: Page, service: httpx.Cli
     assert page.text("#settings-status").startswith("It has 1 document")
     page.type("another", "#settings-name")
     assert page.value("document.querySelector('#settings-save').disabled") is False
+    page.value(
+        "fetch = ((send) => async (url, ...more) => send(url.endsWith('/info') ? 'data:,' : url, ...more))(fetch)"
+    )
+    page.press("Enter")
+    page.wait_for("document.querySelector('#trouble').textContent.startsWith('The service')")
+    assert service.delete("/collections/another").status_code == 200
+    assert page.text("#settings-status") == ""
+    assert page.value("document.querySelector('#collection').value") == "goods"
 
 
 def test_what_is_typed_of_a_new_collection_stays(page: Page, service: httpx.Client, goods: str) -> None:

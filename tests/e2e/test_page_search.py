@@ -11,7 +11,20 @@ import pytest
 from tests.browser import Browser, Page
 from tests.contract.live import live_service
 from tests.e2e.conftest import MODEL
-from tests.e2e.page import IS_IDLE, KEY, PATH, READ_KEY, opened, put, put_documents, results, search, wait_for_results
+from tests.e2e.page import (
+    IS_IDLE,
+    KEY,
+    PATH,
+    READ_KEY,
+    hold,
+    let_go,
+    opened,
+    put,
+    put_documents,
+    results,
+    search,
+    wait_for_results,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +105,19 @@ def test_keywords_answer_keys_and_the_mode_a_pause(page: Page, service: httpx.Cl
     assert "typing" not in page.bodies("/search")[-1]
 
 
+def test_a_new_language_leaves_the_slow_search_going(page: Page, service: httpx.Client) -> None:
+    put(service, [MOON, WRONG])
+    hold(page, "options.body?.includes('hybrid')")
+    page.value("document.querySelector('#query').focus()")
+    keys(page, "moon")
+    page.wait_for("document.querySelector('mark') && held > 0")
+    choose(page, "language", "de", is_idle=False)
+    page.wait_for("document.documentElement.lang === 'de'")
+    let_go(page)
+    page.wait_for("document.querySelector('#search-said').textContent === '2 Ergebnisse'")
+    assert page.bodies("/search")[-1]["mode"] == "hybrid"
+
+
 def test_vectors_alone_wait_for_a_pause(page: Page, service: httpx.Client) -> None:
     put(service, [MOON, WRONG])
     page.value("document.querySelector('#mode').value = 'dense'")
@@ -151,14 +177,20 @@ def test_a_slash_leads_to_the_search_box_from_anywhere(page: Page) -> None:
     assert place(page) == "#search"
     page.press("/")  # now a letter
     assert page.value("document.activeElement.value") == "/"
+    page.click("#tab-about")
+    page.click("#key-button")
+    page.value("document.activeElement.blur()")
+    page.press("/")
+    assert place(page) == "#about?q=%2F"
 
 
-def choose(page: Page, menu: str, value: str) -> None:
+def choose(page: Page, menu: str, value: str, *, is_idle: bool = True) -> None:
     page.value(
         f"""(() => {{ const menu = document.querySelector('#{menu}'); menu.value = {value!r};
           menu.dispatchEvent(new Event('change', {{bubbles: true}})); }})()"""
     )
-    page.wait_for(IS_IDLE)
+    if is_idle:
+        page.wait_for(IS_IDLE)
 
 
 def test_a_field_out_of_sight_never_stops_the_search(page: Page, service: httpx.Client) -> None:
@@ -293,6 +325,47 @@ def test_a_shared_link_opens_with_its_answers(browser: Browser, page: Page, serv
     service.delete("/collections/a.b")
 
 
+# The key is known; each answer about the service waits until its turn in `turns` is called.
+TURNS = """sessionStorage.setItem("crosslet.key:/lab/crosslet/", "schlüssel");
+  (() => { const send = window.fetch; [window.turns, window.taken] = [[], 0];
+    window.fetch = async (url, options) => {
+      const answer = await send(url, options);
+      if (!String(url).endsWith("/info")) return answer;
+      await new Promise((turn) => window.turns.push(turn));
+      const text = await answer.text();
+      return { ...answer, ok: true, status: 200, headers: answer.headers, text: async () => (window.taken += 1, text) };
+    }; })()"""
+
+
+def test_facts_that_come_late_leave_what_is_typed(browser: Browser, page: Page, service: httpx.Client) -> None:
+    put_documents(service, GOODS)
+    page = Page(browser)
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=TURNS)
+    least = service.get("/info").json()["min_scores"]["all"]
+    page.open(f"{service.base_url}{PATH}/#search?q=kettle&mode=keywords&min={least}&sort=desc%3Ayear&k=4&prefer=")
+    for count in (1, 2):
+        page.wait_for(f"turns.length === {count}")
+        put(service, [MOON])
+        page.press("Enter")  # asks again
+    page.wait_for("turns.length === 3")
+    page.value("document.querySelector('#query').select()")
+    page.send("Input.imeSetComposition", text="Ket", selectionStart=3, selectionEnd=3)
+    page.value("turns[2]()")
+    page.wait_for(f"document.querySelector('#facts dd') && {IS_IDLE}")
+    assert page.value("document.querySelector('#query').value") == "Ket"
+    page.type("Kettle")
+    page.press("Enter")
+    wait_for_results(page, 3)
+    body = page.bodies("/search")[-1]
+    assert (body["min_score"], body["top_k"], body["sort"]) == (least, 4, [{"year": "desc"}])
+    assert body["prefer"] == "auto"
+    edit(page)
+    page.value("turns.forEach((turn) => turn())")
+    page.wait_for("taken === 3")
+    assert page.value("document.querySelector('#edit-dialog').open")
+    assert page.value("document.querySelector('#query').placeholder") == "Search 10 documents, in any language"
+
+
 def test_what_matched_is_marked_in_any_script(page: Page, service: httpx.Client) -> None:
     put(service, [HOSTILE, f"😀 {MOON} The kettle is red. Nobody knows.", "هذه غلاية كهربائية. لا أحد يعرف."])
     page.value("document.querySelector('#mode').value = 'keywords'")
@@ -317,6 +390,7 @@ def test_a_long_text_is_folded_around_its_best_part(page: Page, service: httpx.C
     assert marks(page, ".sentence") == ["The 😀 kettle is red."]
     page.click(".document .link")
     assert results(page) == [text]
+    assert page.value("document.activeElement.className") == "text"
     assert marks(page) == ["kettle", "red"]
 
 
@@ -449,10 +523,15 @@ def test_a_document_is_edited_and_deleted(page: Page, service: httpx.Client) -> 
     edit(page)
     page.click("#edit-delete")
     assert page.value("document.activeElement.id") == "edit-no"
-    page.click("#edit-no")
+    page.press("Enter")
+    assert page.value("document.activeElement.id") == "edit-delete"
     assert service.get(path).status_code == 200
-    page.click("#edit-delete")
+    page.press("Enter")
+    hold(page, "options.method === 'DELETE'")
     page.click("#edit-yes")
+    page.wait_for("held > 0")
+    assert page.value("document.querySelector('#edit-no').disabled")  # it is too late
+    let_go(page)
     page.wait_for("!document.querySelector('#edit-dialog').open")
     assert wait_for_results(page, 1) == [WRONG]
     assert service.get(path).status_code == 404
@@ -470,6 +549,14 @@ def test_what_cannot_be_saved_is_said_in_the_dialog(page: Page, service: httpx.C
     page.type('{"n": 8}', "#edit-metadata")
     page.click("#edit-form .primary")
     page.wait_for("document.querySelector('#edit-trouble').textContent === 'no document has this id'")
+    assert page.value("document.activeElement.id") == "edit-save"
+    hold(page, "options.method === 'PATCH'")
+    page.press("Enter")
+    page.wait_for("held > 0")
+    page.click("#edit-cancel")
+    page.wait_for("!document.querySelector('#edit-dialog').open")
+    let_go(page)
+    page.wait_for("document.querySelector('#trouble').textContent === 'no document has this id'")
 
 
 def test_a_change_needs_the_key_that_may_write(browser: Browser, page: Page, service: httpx.Client) -> None:
