@@ -38,7 +38,7 @@ _CHINESE = {
 
 def language_of(text: str) -> str | None:
     """Return the ISO code of a text's language, `zh_Hant` for Traditional Chinese. None: unsure, or not the model's."""
-    text = unicodedata.normalize("NFC", text[:READ_CHARS])
+    text = unicodedata.normalize("NFKC", text[:READ_CHARS])
     share = {name: weight * len(pattern.findall(text)) for name, (pattern, weight) in _CHARACTERS.items()}
     if share["kana"]:
         share["kana"] += share.pop("han")
@@ -46,6 +46,9 @@ def language_of(text: str) -> str | None:
     if not share[script] or _OTHER_LANGUAGES.search(text):
         return None
     if script == "han":
+        chars = _CHARACTERS["han"][0].findall(text)
+        if all(0xA1 <= char.encode("euc_jp", "replace")[0] < 0xD0 for char in chars):  # level 1 of JIS X 0208
+            return None  # Japanese writes all of them, too
         simplified = sum(char in SIMPLIFIED and char not in TRADITIONAL for char in text)
         return "zh_Hant" if sum(map(TRADITIONAL.__contains__, text)) > simplified else "zh"
     return _OF_SCRIPT.get(script) or _by_n_grams(text)

@@ -34,8 +34,17 @@ def test_a_question_in_each_language_is_told(language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4711", "WK-1702", "?!", "🙂", "پسورد را چگونه عوض کنم؟", "Як скинути пароль і їх?"]
+    ("text", "language"), [("返品方法は", "ja"), ("ｷｬﾝｾﾙ", "ja"), ("退货政策", "zh"), ("學生優惠", "zh_Hant")]
 )
+def test_few_characters_may_tell_a_language(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+OTHER_LANGUAGES = ["پسورد را چگونه عوض کنم؟", "Як скинути пароль і їх?"]
+KANJI_ALONE = ["営業時間", "返品方法", "料金", "注文取消", "送料無料", "東京駅", "時々", "iPhone 充電"]
+
+
+@pytest.mark.parametrize("text", ["", "4711", "WK-1702", "?!", "🙂", *OTHER_LANGUAGES, *KANJI_ALONE])
 def test_unsure_is_no_language(text: str) -> None:
     assert language_of(text) is None
 
