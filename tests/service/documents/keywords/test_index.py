@@ -406,7 +406,7 @@ def test_verify_finds_words_that_no_document_has_and_missing_ones(
 
 
 def test_a_word_finds_its_forms_in_the_language_that_documents_say(store: DocumentStore) -> None:
-    put(store, {"pl": "Kupiłem nową książkę."}, {"lang": "pl"})
+    put(store, {"pl": "Kupiłem nową książkę."}, {"lang": "pl_PL"})
     put(store, {"other": "książka", "unsaid": "mysteries"})
     put(store, {"en": "The batteries are empty."}, {"lang": "en-GB"})
     put(store, {"ru": "Я купил новые книги."})  # the script says it
