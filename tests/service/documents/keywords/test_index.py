@@ -416,6 +416,9 @@ def test_a_word_finds_its_forms_in_the_language_that_documents_say(store: Docume
     assert set(found(store, "battery")) == {"en"}
     assert set(found(store, "книгой")) == {"ru"}
     assert set(found(store, "книгой", to_condition({"lang": "en"}))) == set()
+    put(store, {"ar": "اشتريت الكتاب", "id": "Metode pembayaran"}, {"lang": "id"})
+    assert set(found(store, "كتاب")) == {"ar"}
+    assert set(found(store, "membayar")) == {"id"}
 
 
 def test_a_collection_in_many_languages_asks_a_few(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
