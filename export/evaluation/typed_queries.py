@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from export.evaluation.search import fusions, groups_of, intervals, means, service_scores
 from service.documents.collections import Collection, IndexOptions
 from service.documents.document import Document
-from service.documents.interface import Match, Preference, Query, ResultOptions
-from service.documents.language import codes_of, language_of
+from service.documents.interface import Match, Query, ResultOptions
+from service.documents.language import language_of, preference
 from service.documents.names import Mode
 from service.documents.store.store import DocumentStore
 from service.errors import StorageFull
@@ -175,7 +175,7 @@ def _query(query: TypedQuery, vector_D: NDArray[np.float32], mode: Mode) -> Quer
     return Query(
         None if mode == "keywords" else vector_D,
         None if mode == "dense" else query.text,
-        prefer=None if language is None else Preference("lang", codes_of(language)),
+        prefer=None if language is None else preference(language),
         typing=mode != "dense" and query.kind in UNFINISHED,
     )
 

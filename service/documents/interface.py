@@ -22,11 +22,21 @@ MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Preference:
-    """Documents whose field equals one of the values rank higher: `weight` is added to their scores, also beyond 1."""
+    """Documents whose field equals the value rank higher: `weight` is added to their scores, also beyond 1.
+
+    starts: or begins with one of these.
+    """
 
     field: str
-    values: tuple[str | float | bool, ...]
+    value: str | float | bool
     weight: float = PREFERENCE
+    starts: tuple[str, ...] = ()
+
+    @property
+    def filter_(self) -> Filter:
+        """The filter that these documents match."""
+        ranges = [{self.field: {"gte": start, "lt": f"{start}\U0010ffff"}} for start in self.starts]
+        return {"or": [{self.field: {"in": [self.value]}}, *ranges]}
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
+from service.documents.interface import Preference
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
 from service.documents.language_table import TABLE
+from service.documents.names import PREFERENCE, base_language
 
 LATIN = ("cs", "de", "en", "es", "fr", "id", "it", "nl", "pl", "pt", "tr", "vi")
 ALPHABET = string.ascii_letters + string.digits + "+-"  # the weights in the table, from the least to the greatest
@@ -30,15 +32,12 @@ _CHARACTERS = {name: (re.compile(f"[{ranges}]"), weight) for name, (ranges, weig
 _OF_SCRIPT = {"kana": "ja", "hangul": "ko", "arabic": "ar", "devanagari": "hi", "cyrillic": "ru"}
 # Letters of Persian and Urdu, of Ukrainian, Belarusian, Serbian and Macedonian, of Marathi.
 _OTHER_LANGUAGES = re.compile("[پچژگکیٹڈڑںےہۃіїєґўђјљњћџѓќѕळІЇЄҐЎЂЈЉЊЋЏЃЌЅ]")
-_CHINESE = {
-    "zh": ("zh", "zh_Hans", "zh-Hans", "zh-CN", "zh_CN"),
-    "zh_Hant": ("zh_Hant", "zh-Hant", "zh-TW", "zh_TW", "zh-HK", "zh"),
-}
+_SIMPLIFIED, _TRADITIONAL = ("Hans", "CN", "SG"), ("Hant", "TW", "HK", "MO")  # in codes of Chinese
 
 
 def language_of(text: str) -> str | None:
     """Return the ISO code of a text's language, `zh_Hant` for Traditional Chinese. None: unsure, or not the model's."""
-    text = unicodedata.normalize("NFC", text[:READ_CHARS])
+    text = unicodedata.normalize("NFKC", text[:READ_CHARS])
     share = {name: weight * len(pattern.findall(text)) for name, (pattern, weight) in _CHARACTERS.items()}
     if share["kana"]:
         share["kana"] += share.pop("han")
@@ -46,14 +45,23 @@ def language_of(text: str) -> str | None:
     if not share[script] or _OTHER_LANGUAGES.search(text):
         return None
     if script == "han":
+        chars = _CHARACTERS["han"][0].findall(text)
+        if all(0xA1 <= char.encode("euc_jp", "replace")[0] < 0xD0 for char in chars):  # level 1 of JIS X 0208
+            return None  # Japanese writes all of them, too
         simplified = sum(char in SIMPLIFIED and char not in TRADITIONAL for char in text)
         return "zh_Hant" if sum(map(TRADITIONAL.__contains__, text)) > simplified else "zh"
     return _OF_SCRIPT.get(script) or _by_n_grams(text)
 
 
-def codes_of(language: str) -> tuple[str, ...]:
-    """Return the values that a document in a language may have in its metadata."""
-    return _CHINESE.get(language, (language,))
+def preference(language: str, field: str = "lang", weight: float = PREFERENCE) -> Preference:
+    """Return the preference for documents in a language, by any code of it: of German also `de-AT` and `de_AT`."""
+    base = base_language(language)
+    parts: tuple[str, ...] = ("",)
+    if base == "zh":
+        is_traditional = any(part.lower() in re.split("[-_]", language.lower()) for part in _TRADITIONAL)
+        parts = _TRADITIONAL if is_traditional else _SIMPLIFIED
+        parts = (*parts, *map(str.lower, parts))
+    return Preference(field, base, weight, tuple(f"{base}{sign}{part}" for sign in "-_" for part in parts))
 
 
 def n_grams(text: str) -> Iterator[str]:

@@ -186,8 +186,7 @@ class Search:
         """Return the documents that match the filter and are preferred."""
         self._forget_other_state(snapshot)
         if prefer not in self._preferred:
-            wanted = to_condition({prefer.field: {"in": [*prefer.values]}})
-            rows = snapshot.matching(both(self._condition, wanted))
+            rows = snapshot.matching(both(self._condition, to_condition(prefer.filter_)))
             self._preferred[prefer] = Preferred(rows, _passages_of(snapshot, rows))
         return self._preferred[prefer]
 

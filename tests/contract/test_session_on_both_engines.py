@@ -26,7 +26,7 @@ TEXTS = {
     "ru": ["Красный чайник на один литр.", "Возврат бесплатно в течение тридцати дней.", "Ошибка E4: закройте крышку."],
     "zh": ["一升的红色水壶。", "三十天内免费退货。", "错误E4：请关上盖子。"],
     "ja": ["一リットルの赤いやかん。", "三十日以内の返品は無料です。", "エラーE4：ふたを閉めてください。"],
-    "ko": ["1리터 빨간 주전자.", "30일 이내 반품은 무료입니다.", "오류 E4: 뚜껑을 닫으세요."],
+    "ko-KR": ["1리터 빨간 주전자.", "30일 이내 반품은 무료입니다.", "오류 E4: 뚜껑을 닫으세요."],
     "ar": ["غلاية حمراء سعة لتر.", "الإرجاع مجاني خلال ثلاثين يوما.", "خطأ E4: أغلق الغطاء."],
     "hi": ["एक लीटर की लाल केतली।", "तीस दिनों में वापसी मुफ्त है।", "त्रुटि E4: ढक्कन बंद करें।"],
 }
@@ -59,6 +59,7 @@ SEARCHES: list[dict[str, Any]] = [
     {"query": "rückgabe", "group_by": "topic", "facets": ["lang", "topic", "tags"]},
     {"query": "free returns", "prefer": {"field": "lang", "value": "ru"}},
     {"query": "Wie gebe ich etwas zurück?", "prefer": "auto", "group_by": "topic"},
+    {"query": "반품은 무료인가요?", "prefer": "auto"},
     {"query": "E4", "mode": "keywords", "sort": [{"rank": "desc"}], "sort_k": 20},
     {"query": "error", "filter": {"lang": {"in": ["de", "ja"]}, "rank": {"gte": 1}}},
     {"query": "error", "filter": {"tags": {"contains": "err"}}, "min_score": 0.2},

@@ -31,8 +31,8 @@ from service.api.search_reranking import candidates, rerank_k_of, reranked
 from service.documents.document import Vectors
 from service.documents.filters import filter_chars, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
-from service.documents.language import codes_of, language_of
-from service.documents.names import Mode
+from service.documents.language import language_of, preference
+from service.documents.names import Mode, base_language
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.model.stages import StageTimer
@@ -301,8 +301,8 @@ async def preferring(
 ) -> tuple[list[Query], list[str | None] | None]:
     """Return the queries with what they prefer, and their languages, if those decide."""
     if prefer.value != AUTO:
-        preference = Preference(prefer.field, (prefer.value,), prefer.weight)
-        return [replace(query, prefer=preference) for query in queries], None
+        wanted = Preference(prefer.field, prefer.value, prefer.weight)
+        return [replace(query, prefer=wanted) for query in queries], None
     languages: list[str | None] = [body.language] * len(queries)
     if body.language is None:
         steps = _languages([body.query] if body.query is not None else body.queries or [])
@@ -310,9 +310,7 @@ async def preferring(
             steps, what="telling the languages", way_out="send language, or fewer queries"
         )
     preferred = [
-        query
-        if language is None
-        else replace(query, prefer=Preference(prefer.field, codes_of(language), prefer.weight))
+        query if language is None else replace(query, prefer=preference(language, prefer.field, prefer.weight))
         for query, language in zip(queries, languages, strict=True)
     ]
     return preferred, languages
@@ -395,7 +393,7 @@ def _min_score_of(body: SearchRequest, runtime: Runtime) -> float | None:
             "(CROSSLET_SPACE): send a number"
         )
     recommended = runtime.manifest.min_scores
-    language = (body.language or ALL_LANGUAGES).lower().partition("-")[0]
+    language = base_language(body.language or ALL_LANGUAGES)
     chosen = recommended.get(language, recommended.get(ALL_LANGUAGES))
     if chosen is None:
         raise InvalidInput(

@@ -28,6 +28,7 @@ from service.documents.keywords.terms import (
     query_terms,
     typed_terms,
 )
+from service.documents.names import base_language
 from service.errors import Damaged
 
 K1, B = 1.2, 0.75  # of BM25
@@ -447,7 +448,7 @@ class KeywordIndex:
         said = self._connection.execute(query, (having, LANGUAGE_FIELD)).fetchall()
         if not said:
             said = self._connection.execute(DISTINCT, (self._collection, LANGUAGE_FIELD, MAX_LANGUAGES)).fetchall()
-        languages = {str(value).lower().partition("-")[0] for (value,) in said} & LATIN
+        languages = {base_language(str(value)) for (value,) in said} & LATIN
         return by_script + [(word, language) for word in others for language in sorted(languages)]
 
     def _count(self, term: str, most: int) -> int:

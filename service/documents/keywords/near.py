@@ -6,6 +6,7 @@ candidates hold every term within the distance, up to the limits, and are then c
 """
 
 import math
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,11 @@ LANGUAGES = {  # whose stems Snowball knows, by ISO code
     **{"no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish"},
     **{"tr": "turkish"},
 }
+PREFIXES = {  # of forms of a word
+    "ar": ("", "ال", "وال", "فال", "بال", "كال", "لل", "و", "ف", "ب", "ل", "ك"),
+    "id": ("", "ber", "di", "ter", *(start + end for start in ("me", "pe") for end in ("", "m", "n", "ng", "ny"))),
+}
+_ARTICLE = re.compile("(?:[وفبك]?ال|لل)(?=.{3})")  # of Arabic; Snowball keeps some endings behind it
 # Scripts in which most of what is written is in one language, by the first of their 256 code points.
 SCRIPTS = {0x0300: "el", 0x0400: "ru", 0x0600: "ar", 0x0900: "hi"}
 LATIN = LANGUAGES.keys() - {*SCRIPTS.values()}  # those in Latin script
@@ -80,11 +86,15 @@ class Vocabulary:
         """Return terms with a word's stem in one of LANGUAGES, with weights below 1."""
         stem = stem_of(language, word)
         kept = stem[: max(SHORTEST_STEM, len(stem) - 1)]  # its last letter may stand for another: batteri, battery
-        start = next(kept[:end] for end in range(len(kept), -1, -1) if word.startswith(kept[:end]))
-        if len(start) < SHORTEST_STEM:
-            return {}
-        terms = self._beginning(start, len(start), len(word) + LONGEST_ENDING)
-        terms = sorted(terms, key=lambda term: (abs(len(term) - len(word)), term))[:FORMS_LOOKED_AT]
+        prefixes = PREFIXES.get(language, ("",))
+        if language not in PREFIXES:
+            kept = next(kept[:end] for end in range(len(kept), -1, -1) if word.startswith(kept[:end]))
+        parts = {kept, kept[language == "id" :]}  # memukul is of pukul
+        starts = [prefix + part for prefix in prefixes for part in parts if len(part) >= SHORTEST_STEM]
+        longest = len(word) + LONGEST_ENDING + max(map(len, prefixes))
+        terms = list({term for start in starts for term in self._beginning(start, len(start), longest)})
+        terms = sorted(terms, key=lambda term: (stem[1:] not in term, abs(len(term) - len(word)), term))
+        terms = terms[: FORMS_LOOKED_AT * min(2, len(prefixes))]
         return {term: MOST_WEIGHT for term in terms if term != word and stem_of(language, term) == stem}
 
     def _within(self, word: str, most: int) -> Iterator[str]:
@@ -155,6 +165,8 @@ def language_of(word: str) -> str | None:
 @lru_cache(CACHED_STEMS)
 def stem_of(language: str, word: str) -> str:
     """Return the stem of a term, which has no accents: nearly all endings are known without."""
+    if language == "ar" and (article := _ARTICLE.match(word)):
+        word = word[article.end() :]
     with _STEMMING:
         stem: str = _stemmer(LANGUAGES[language]).stemWord(word)
     return stem

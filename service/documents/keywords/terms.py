@@ -92,7 +92,7 @@ _NASAL = re.compile(
     "[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d])"
 )
 
-RULES = f"2-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
+RULES = f"3-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
 MAX_TERM_CHARS = 64  # the end of a longer word is hashed
 MAX_QUERY_TERMS = 256
 MAX_QUERY_CHARS = MAX_QUERY_TERMS * MAX_TERM_CHARS
@@ -103,9 +103,10 @@ _HASH_BYTES = 8
 _DASH, _DOT_OR_SLASH = "\x01", "\x02"  # stand for the separators within a code; folded text has neither
 _SEPARATOR = re.compile(f"[{_DASH}{_DOT_OR_SLASH}]")
 _DIGIT = re.compile("[0-9]")  # folded text has no other digits
-# Numbers with groups of three digits: 10,000, 10 000, 10'000.
-_THOUSANDS = re.compile(
-    rf"[0-9](?<![^\W{UNSPACED}].)(?<![.,'\u066c].)[0-9]{{0,2}}([ ,'\u066c])[0-9]{{3}}(?:\1[0-9]{{3}})*(?![0-9])"
+# Numbers with groups of three digits: 10,000, 10 000, 10'000; or as in India, 1,00,000.
+_GROUPED = re.compile(
+    rf"[0-9](?<![^\W{UNSPACED}].)(?<![.,'\u066c].)(?:[0-9]{{0,2}}([ ,'\u066c])[0-9]{{3}}(?:\1[0-9]{{3}})*"
+    r"|[0-9]?(?:,[0-9]{2})+,[0-9]{3}(?!,[0-9]))(?![0-9])"
 )
 _WHOLE_WORDS = re.compile(rf".*[\s{UNSPACED}]", re.DOTALL)  # up to the last place where a word ends
 
@@ -185,7 +186,7 @@ def marked(end: str, length: int) -> str:
 
 def places(folded: str, terms: Collection[str]) -> list[tuple[int, int, str]]:
     """Return where a folded text has terms, codes of several words included: start, stop and term, by start."""
-    found: list[tuple[int, int, str]] = []
+    found = [number for number in _grouped_numbers(folded) if number[2] in terms]
     words: list[re.Match[str]] = []  # the last ones
     for run in _patterns(is_ascii=folded.isascii()).run.finditer(folded):
         if run[1]:
@@ -201,7 +202,7 @@ def places(folded: str, terms: Collection[str]) -> list[tuple[int, int, str]]:
             for word, term in zip(words, [*joined[:-1], _term(run[0])], strict=True)
             if term in terms and (word is run or term in _codes(folded[word.start() : run.end()]))
         ]
-    return sorted(found)
+    return sorted({*found})
 
 
 def _is_term(term: str, folded: str) -> bool:
@@ -226,10 +227,10 @@ def _term(word: str) -> str:
 
 
 def _codes(folded: str) -> list[str]:
-    """Return the numbers without thousands separators, and the codes without their separators."""
+    """Return the numbers without separators of groups, and the codes without their separators."""
     if not has_digit(folded):
         return []
-    codes = [number[0].replace(number[1], "") for number in _THOUSANDS.finditer(folded)]
+    codes = [digits for *_, digits in _grouped_numbers(folded)]
     separator = _patterns(is_ascii=folded.isascii()).separator
     marked = separator.sub(lambda match: _DASH if match[0] == "-" else _DOT_OR_SLASH, folded)
     for part in _parts_with_codes(marked):
@@ -241,6 +242,12 @@ def _codes(folded: str) -> list[str]:
                 if _SEPARATOR.search(code) and has_digit(code)
             ]
     return list(map(_term, codes))
+
+
+def _grouped_numbers(folded: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where numbers with groups of digits are, and their digits: start, stop and term."""
+    for number in _GROUPED.finditer(folded):
+        yield number.start(), number.end(), "".join(_DIGIT.findall(number[0]))
 
 
 def _parts_with_codes(marked: str) -> Iterator[str]:

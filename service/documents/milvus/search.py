@@ -14,7 +14,7 @@ import numpy as np
 from service.documents.arrangement import Ranked
 from service.documents.document import Rows, StoredDocument, Vectors, means_by_row
 from service.documents.filters import Condition, Scalar, caseless, field_rows, to_condition
-from service.documents.interface import Filter, Matches, Passage, Query, ResultOptions
+from service.documents.interface import Matches, Passage, Query, ResultOptions
 from service.documents.keywords.index import KeywordHits
 from service.documents.milvus.filters import both, first_is, to_expression
 from service.documents.milvus.keywords import MilvusKeywords
@@ -184,8 +184,7 @@ class MilvusSearch:
         nearest_of: dict[str, MilvusRow] = {}  # the nearest row of each document
         prefer, among, wanted = query.prefer, [self._expression], self._depth(query)
         if prefer is not None:
-            liked: Filter = {prefer.field: {"in": [*prefer.values]}}
-            among.append(both(self._expression, to_expression(liked).sure))
+            among.append(both(self._expression, to_expression(prefer.filter_).sure))
 
         def best(depth: int, among: str) -> Ranked:
             first = (hits, asked) if asked and depth == wanted and among == self._expression else None
@@ -197,7 +196,7 @@ class MilvusSearch:
         return self._results(query, nearest_of).fused(
             dense,
             None if query.words is None else self._by_words(query.words, query, among),
-            preferred=np.empty(0, np.int64) if prefer is None else self._fields.matching(to_condition(liked)),
+            preferred=np.empty(0, np.int64) if prefer is None else self._fields.matching(to_condition(prefer.filter_)),
             cosines_of=partial(self._cosines, nearest_of),
             searched=lambda: self._searched,
             text_of=self._text,

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.language import LATIN, codes_of, language_of
+from service.documents.language import LATIN, language_of, preference
+from tests.contract.filter_oracle import matches
 
 QUESTIONS = {
     "ar": "كيف أعيد تعيين كلمة المرور؟",
@@ -34,8 +35,17 @@ def test_a_question_in_each_language_is_told(language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4711", "WK-1702", "?!", "🙂", "پسورد را چگونه عوض کنم؟", "Як скинути пароль і їх?"]
+    ("text", "language"), [("返品方法は", "ja"), ("ｷｬﾝｾﾙ", "ja"), ("退货政策", "zh"), ("學生優惠", "zh_Hant")]
 )
+def test_few_characters_may_tell_a_language(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+OTHER_LANGUAGES = ["پسورد را چگونه عوض کنم؟", "Як скинути пароль і їх?"]
+KANJI_ALONE = ["営業時間", "返品方法", "料金", "注文取消", "送料無料", "東京駅", "時々", "iPhone 充電"]
+
+
+@pytest.mark.parametrize("text", ["", "4711", "WK-1702", "?!", "🙂", *OTHER_LANGUAGES, *KANJI_ALONE])
 def test_unsure_is_no_language(text: str) -> None:
     assert language_of(text) is None
 
@@ -45,10 +55,18 @@ def test_a_foreign_name_changes_nothing() -> None:
     assert language_of("Wie komme ich vom Flughafen nach 東京?") == "de"
 
 
-def test_chinese_documents_have_several_codes() -> None:
-    assert codes_of("de") == ("de",)
-    assert {"zh-TW", "zh"} <= {*codes_of("zh_Hant")}
-    assert "zh_Hant" not in codes_of("zh")
+@pytest.mark.parametrize(
+    ("codes", "documents", "others"),
+    [
+        ({"pt", "PT", "pt-BR", "pt_PT"}, {"pt", "pt-BR", "pt_BR", "pt-br"}, {"en", "p", "ptx", "es-PT"}),
+        ({"zh", "ZH", "zh-CN", "zh_Hans"}, {"zh", "zh-CN", "zh_cn", "zh-Hans-SG", "zh-hans"}, {"zh-TW", "zh_Hant"}),
+        ({"zh_Hant", "zh-tw", "zh-Hant-HK"}, {"zh", "zh-TW", "zh_Hant_HK", "zh-hk"}, {"zh-CN", "zh_Hans"}),
+    ],
+)
+def test_a_language_has_codes_with_regions(codes: set[str], documents: set[str], others: set[str]) -> None:
+    for code in codes:
+        wanted = preference(code).filter_
+        assert {code for code in documents | others if matches(wanted, {"lang": code})} == documents
 
 
 @given(st.text())

@@ -276,7 +276,7 @@ def test_auto_is_the_threshold_of_the_language_or_of_all(serve: Serve, recommend
     client = put_texts(serve(model=recommending), TEXTS[:4])
     for language in (None, "fr", "xx"):
         assert search_auto(client, language=language) == (["0"], 0.999)
-    for language in ("de", "DE", "de-AT"):
+    for language in ("de", "DE", "de-AT", "de_DE"):
         ids, threshold = search_auto(client, language=language)
         assert (len(ids), threshold) == (4, -1.0)
     assert search_auto(client, min_score=0.5)[1] is None

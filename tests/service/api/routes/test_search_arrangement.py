@@ -90,6 +90,20 @@ def test_auto_prefers_the_querys_language(shop: TestClient) -> None:
     assert "preferred" not in answer(shop, query="x", prefer={"field": "lang", "value": "de"})
 
 
+def test_a_language_is_preferred_by_any_of_its_codes(client: TestClient) -> None:
+    codes = ["pt", "pt-BR", "pt_PT", "en", "en-US", "zh_Hant", "zh-CN"]
+    put(client, *({"id": code, "text": "red kettle", "metadata": {"lang": code}} for code in codes))
+    portuguese = {"pt", "pt-BR", "pt_PT"}
+    for body, best in (
+        ({"query": "Como posso redefinir a minha senha?"}, portuguese),
+        ({"query": "kettle", "language": "pt-BR"}, portuguese),
+        ({"query": "kettle", "language": "EN"}, {"en", "en-US"}),
+        ({"query": "kettle", "language": "zh-TW"}, {"zh_Hant"}),
+    ):
+        scores = {one["id"]: one["score"] for one in search(client, prefer="auto", **body)}
+        assert {code for code, score in scores.items() if score == max(scores.values())} == best
+
+
 def test_many_languages_are_told_off_the_event_loop(shop: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
 

@@ -406,7 +406,7 @@ def test_verify_finds_words_that_no_document_has_and_missing_ones(
 
 
 def test_a_word_finds_its_forms_in_the_language_that_documents_say(store: DocumentStore) -> None:
-    put(store, {"pl": "Kupiłem nową książkę."}, {"lang": "pl"})
+    put(store, {"pl": "Kupiłem nową książkę."}, {"lang": "pl_PL"})
     put(store, {"other": "książka", "unsaid": "mysteries"})
     put(store, {"en": "The batteries are empty."}, {"lang": "en-GB"})
     put(store, {"ru": "Я купил новые книги."})  # the script says it
@@ -416,6 +416,9 @@ def test_a_word_finds_its_forms_in_the_language_that_documents_say(store: Docume
     assert set(found(store, "battery")) == {"en"}
     assert set(found(store, "книгой")) == {"ru"}
     assert set(found(store, "книгой", to_condition({"lang": "en"}))) == set()
+    put(store, {"ar": "اشتريت الكتاب", "id": "Metode pembayaran"}, {"lang": "id"})
+    assert set(found(store, "كتاب")) == {"ar"}
+    assert set(found(store, "membayar")) == {"id"}
 
 
 def test_a_collection_in_many_languages_asks_a_few(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:

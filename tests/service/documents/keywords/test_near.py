@@ -122,7 +122,13 @@ def test_thousands_of_near_terms_cost_a_limited_look(monkeypatch: pytest.MonkeyP
         ("pt", "livros", "livro"),
         ("hi", "किताबों", "किताब"),
         ("ar", "كتابي", "كتاب"),
+        ("ar", "كتاب", "الكتاب"),
+        ("ar", "بالكتاب", "كتاب"),
+        ("ar", "المدرسه", "مدرسه"),
         ("id", "bukunya", "buku"),
+        ("id", "bayar", "pembayaran"),
+        ("id", "membayar", "dibayar"),
+        ("id", "pukul", "memukul"),
     ],
 )
 def test_forms_of_a_word_share_its_stem(language: str, word: str, form: str) -> None:

@@ -144,14 +144,16 @@ def test_the_terms_of_a_text(text: str, terms: list[str]) -> None:
         ("f16", ["F-16/F-18", "(F-16.Next one", "A/F-16", "F-16/B"]),
         ("10000", ["10,000", "10 000", "10\xa0000", "10\u202f000", "10'000", "10’000", "١٠٬٠٠٠"]),
         ("10000", ["约10,000人", "10,000.50", "(10,000)"]),
-        ("1234567", ["1,234,567", "1 234 567"]),
+        ("1234567", ["1,234,567", "1 234 567", "12,34,567", "१२,३४,५६७"]),
+        ("100000", ["₹1,00,000", "1,00,000/-", "१,००,००० रुपये"]),
     ],
 )
 def test_a_code_or_number_is_one_term_however_it_is_separated(term: str, texts: list[str]) -> None:
     assert [text for text in texts if term not in document_terms(text) or term not in query_terms(text)] == []
 
 
-NOT_THOUSANDS = ["10,00", "10,0000", "2019 300", "1.234,567", "10, 000", "10\n000", "A10 000", "12,34,567"]
+NOT_THOUSANDS = ["10,00", "10,0000", "2019 300", "1.234,567", "10, 000", "10\n000", "A10 000"]
+NOT_THOUSANDS += ["1,00,000,000", "12,34,56", "123,45,678", "1,00 000", "5,10,100,1000"]
 
 
 @pytest.mark.parametrize(
