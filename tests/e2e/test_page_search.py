@@ -271,7 +271,10 @@ def test_back_leads_to_the_searches_before(page: Page, service: httpx.Client) ->
     assert len(wait_for_results(page, 2)) == 2
 
 
-def test_a_shared_link_opens_with_its_answers(browser: Browser, page: Page, service: httpx.Client) -> None:
+def test_a_shared_link_opens_with_its_answers(
+    browser: Browser, page: Page, service: httpx.Client, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: service.delete("/collections/a.b"))
     put_documents(service, GOODS)
     put_documents(service, GOODS[:3], path="/collections/a.b/documents")
     fields = {"q": "kettle & Co? #1", "mode": "keywords", "filter": '{"lang":"en"}', "k": "2"}
@@ -294,7 +297,6 @@ def test_a_shared_link_opens_with_its_answers(browser: Browser, page: Page, serv
     assert third.value("document.querySelector('#collection').value") == "a.b"
     fourth = opened(browser, service, "#search?q=kocher&collection=gone")
     assert fourth.text("#trouble") == "There is no collection gone."
-    service.delete("/collections/a.b")
 
 
 def test_what_matched_is_marked_in_any_script(page: Page, service: httpx.Client) -> None:
