@@ -12,11 +12,18 @@ MODEL = ROOT / "models" / "default"
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def running_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A running Chromium; skipped where there is none."""
     browser = Browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()
+
+
+@pytest.fixture
+def browser(running_browser: Browser) -> Iterator[Browser]:
+    """A browser without tabs: each costs two processes and 80 MiB."""
+    yield running_browser
+    running_browser.close_tabs()
 
 
 @pytest.fixture(scope="module")

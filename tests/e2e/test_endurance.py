@@ -26,7 +26,8 @@ def long(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @long
-def test_overload_is_answered_with_vectors_or_429() -> None:
+def test_overload_is_answered_with_vectors_or_429(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.endurance.overload.USUAL_TIMES", 6)  # the machine may slow down meanwhile
     with running_service(max_texts=64, max_queue_texts=128) as service:  # a short queue fills in seconds
         found = asyncio.run(overload(service, seconds=6))
     assert set(found.statuses) == {200, 429}

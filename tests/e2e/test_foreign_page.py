@@ -8,16 +8,17 @@ import pytest
 
 from tests.browser import Browser, Page
 from tests.contract.live import live_service
+from tests.service.process.test_process import wait_for
 
 pytestmark = pytest.mark.slow
 
 POST = """fetch(%r, {method: 'POST', mode: 'no-cors'}).then((answer) => answer.status)"""
-FORM = """new Promise((done) => {
-  const frame = Object.assign(document.createElement('iframe'), {name: 'sink', onload: done});
+FORM = """(() => {
+  const frame = Object.assign(document.createElement('iframe'), {name: 'sink'});
   const form = Object.assign(document.createElement('form'), {method: 'post', action: %r, target: 'sink'});
   document.body.append(frame, form);
   form.submit();
-}).then(() => new Promise((done) => setTimeout(done, 500)))"""
+})()"""
 STATUSES = """Promise.all(['/documents', '/', '/health'].map((path) => fetch(path).then((answer) => answer.status)))"""
 
 
@@ -47,6 +48,7 @@ def test_a_foreign_page_starts_no_backup(browser: Browser, service: httpx.Client
     before = backups(service)
     page = open_document(browser, f"http://localhost:{service.base_url.port}/health")
     page.value(script % f"{service.base_url}/backup")
+    wait_for(lambda: sum(backups(service).values()) > sum(before.values()))
     refused = {status: count - before.get(status, 0) for status, count in backups(service).items()}
     assert refused == {**dict.fromkeys(before, 0), "403": 1}
 

@@ -421,7 +421,10 @@ def test_a_key_without_write_access_stops_adding(browser: Browser, service: http
     assert "CROSSLET_READ_API_KEYS" in page.text("#add-trouble")
 
 
-def test_a_key_of_one_collection_sees_that_one(browser: Browser, service: httpx.Client) -> None:
+def test_a_key_of_one_collection_sees_that_one(
+    browser: Browser, service: httpx.Client, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: service.delete(f"/collections/{KEYED}"))
     put(service, ["The moon is far away."])
     page = opened(browser, service, "#add", key=SHOP_KEY)
     assert add(page, "A green iron.") == "1 document is stored."  # its first document makes it
@@ -433,7 +436,6 @@ def test_a_key_of_one_collection_sees_that_one(browser: Browser, service: httpx.
     page = opened(browser, service, key=SHOP_KEY)
     assert search(page, "the moon") == ["A green iron."]
     assert page.text("#trouble") == ""
-    service.delete(f"/collections/{KEYED}")
 
 
 def choose(page: Page, position: int) -> None:

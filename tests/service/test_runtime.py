@@ -58,8 +58,8 @@ def test_the_turns_of_others_do_not_count_as_time(preparation: Preparation) -> N
         return "done"
 
     async def scenario() -> str:
-        busy = asyncio.create_task(preparation.call(lambda: time.sleep(0.5)))
-        waiting = asyncio.create_task(preparation.run(two_steps(), limit_s=0.4))
+        busy = asyncio.create_task(preparation.call(lambda: time.sleep(2)))
+        waiting = asyncio.create_task(preparation.run(two_steps(), limit_s=1.5))
         await busy
         return await waiting
 

@@ -67,7 +67,7 @@ def test_the_log_says_where_they_are(ports: tuple[Service, httpx.Client], folder
 
 
 def test_they_are_there_while_the_service_drains_and_end_with_it(tiny_model: Path, tmp_path: Path) -> None:
-    with reserved_port() as port, running(tiny_model, tmp_path / "data", drain_delay_s=2, metrics_port=port) as service:
+    with reserved_port() as port, running(tiny_model, tmp_path / "data", drain_delay_s=5, metrics_port=port) as service:
         url = f"http://127.0.0.1:{port}/metrics"
         with httpx.Client(trust_env=False, timeout=100) as kept_alive:
             assert kept_alive.get(url).status_code == 200

@@ -272,7 +272,7 @@ def test_a_build_that_was_ended_goes_on_where_it_was(
     with subprocess.Popen([*COMMAND, "index", "build", pipe], stderr=subprocess.PIPE) as building:
         try:
             with pipe.open("w", encoding="utf-8") as file:
-                for row in rows[:1100]:
+                for row in rows[:900]:
                     file.write(json.dumps(row) + "\n")
                 file.flush()
                 wait_for_documents(256)

@@ -146,7 +146,10 @@ def test_an_older_milvus_refuses_keywords(server: MilvusServer, monkeypatch: pyt
     index.close()
 
 
-def test_words_that_others_change_are_counted_within_a_second(server: MilvusServer) -> None:
+def test_words_that_others_change_are_counted_within_a_second(
+    server: MilvusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.documents.milvus.keywords.PATIENCE_S", PATIENT_S)
     run = secrets.token_hex(16)
     near, far = connect(server.url, run), connect(server.url, run)
 
@@ -270,7 +273,8 @@ def test_a_change_waits_for_that_of_another_service(server: MilvusServer, monkey
         return {**before, name: True}
 
     for _ in range(5):
-        with ThreadPoolExecutor(2) as pool:
+        with monkeypatch.context() as patient, ThreadPoolExecutor(2) as pool:
+            patient.setattr("service.documents.milvus.index.TRIES", 40)
             list(pool.map(lambda index: index.update_metadata("a", partial(slowly, str(id(index)))), (near, far)))
         assert len(near.get("a").metadata) == 3
         near.update_metadata("a", lambda before: {"n": 0})

@@ -95,7 +95,9 @@ def test_a_body_that_does_not_fit_is_refused_for_now_or_for_good() -> None:
         limited.check_body(201)
 
 
-def test_admitted_bodies_count_before_they_are_resident() -> None:
+def test_admitted_bodies_count_before_they_are_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("READ_INTERVAL_S", "RELEASE_INTERVAL_S"):
+        monkeypatch.setattr(memory_budget, name, 1000)
     limited = budget(1000, Process(taken=700))
     with pytest.raises(TooLarge):
         limited.check_body(301)  # memory was given back for it, and is not again so soon

@@ -177,7 +177,7 @@ def test_sigterm_under_load_answers_accepted_requests(tiny_model: Path, tmp_path
 
 
 def test_a_closed_terminal_drains_as_sigterm_does(tiny_model: Path, tmp_path: Path) -> None:
-    with running(tiny_model, tmp_path / "data", drain_delay_s=2) as service:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=5) as service:
         service.process.send_signal(signal.SIGHUP)
         wait_for(lambda: service.client.get("/ready").status_code == 503)
         assert service.embed() == 200
