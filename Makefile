@@ -65,12 +65,12 @@ model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DA
 	$(TRAIN) --config training/configs/passages.yaml --data "$(DATA)" --out "$(OUT)" \
 		--continue-from "$(OUT)/sentences/final/checkpoint"
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
-		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --fold-text --force
 
 reranker: $(DEV)/.installed  ## train a re-ranker and export it, into OUT: DATA=DIR OUT=DIR [CONFIG=FILE]; hours, resumes when run again
 	$(TRAIN) --config "$(or $(CONFIG),training/configs/reranker-small.yaml)" --data "$(DATA)" --out "$(OUT)"
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/best/crosslet.json" ] || \
-		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/best" --out "$(OUT)/artifact" --word-bits 4 --force
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/best" --out "$(OUT)/artifact" --word-bits 4 --fold-text --force
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers (ARGS="--data DIR") or another tree (ARGS="--before DIR")
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)

@@ -112,6 +112,11 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         default=GateLimits.max_acc1_drop,
         help="int8 of a re-ranker: points of acc@1; default: %(default)s",
     )
+    add(
+        "--fold-text",
+        action="store_true",
+        help="the service writes WORDS IN CAPITALS small and drops vowel marks first",
+    )
     add("--force", action="store_true", help="replace the artifact at --out")
     add("--trust-remote-code", action="store_true", help="run Python files of the checkpoint's folder")
     options = vars(parser.parse_args(arguments))

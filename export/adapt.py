@@ -132,10 +132,11 @@ def refusal(task: Task, training: Training, before: ServedScores, after: ServedS
 
 @dataclass(frozen=True)
 class Form:
-    """How an artifact stores its weights.  word_bits: of the word table in int8; None: fp32."""
+    """How an artifact stores its weights and reads texts.  word_bits: of the word table in int8; None: fp32."""
 
     precision: Literal["int8", "fp32"]
     word_bits: Literal[4, 8] | None
+    folds_text: bool
 
 
 def open_start(folder: Path) -> tuple[Start, Form | None]:
@@ -153,7 +154,9 @@ def open_start(folder: Path) -> tuple[Start, Form | None]:
         model = restored_student(source)
     except (ArtifactError, ExportError) as exc:
         raise AlignmentError(str(exc)) from exc
-    return Start(model, source.tokenizer, source.record()), Form(manifest.precision, source.weights.word_bits)
+    return Start(model, source.tokenizer, source.record()), Form(
+        manifest.precision, source.weights.word_bits, manifest.folds_text
+    )
 
 
 def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -> Path:
@@ -178,6 +181,7 @@ def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -
         form.precision,
         calibration=calibration if form.precision == "int8" else None,
         word_bits=form.word_bits or 8,
+        fold_text=form.folds_text,
     )
     try:
         export_artifact(request, progress=say)

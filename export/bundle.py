@@ -85,10 +85,10 @@ def rewrite_card(folder: Path, manifest: Manifest) -> None:
             (stage / name).replace(folder / name)
 
 
-def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length: int) -> Tokenizer:
+def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length: int, folds_text: bool) -> Tokenizer:
     """Write the tokenizer.json of an artifact into a folder, and read it as the service does."""
     tokenizer.save(str(folder / TOKENIZER_FILE), pretty=False)
-    return Tokenizer(folder / TOKENIZER_FILE, max_length=max_length)
+    return Tokenizer(folder / TOKENIZER_FILE, max_length=max_length, folds_text=folds_text)
 
 
 def _fill(stage: Path, files: Mapping[str, Path | bytes], manifest: Manifest) -> Manifest:

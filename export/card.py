@@ -72,7 +72,7 @@ CROSSLET_RERANKER=path/to/this/folder make serve
 """
 
 PYTHON = """\
-With {packages} alone, in this folder:
+With {packages} alone, in this folder{unfolded}:
 
 ```python
 {standard}
@@ -93,6 +93,7 @@ options = onnxruntime.SessionOptions()
 {run}
 ```
 """
+UNFOLDED = " (the service first writes words in capitals small and leaves out vowel marks, `service/model/folding.py`)"
 EXACTNESS = """\
 options.add_session_config_entry("session.x64quantprecision", "1")  # x86 without VNNI needs it; with VNNI it is slower
 """
@@ -317,6 +318,7 @@ def python_recipe(manifest: Manifest, folder: Path) -> str:
         pieces = SENTENCEPIECE
     return PYTHON.format(
         packages=packages,
+        unfolded=UNFOLDED if manifest.folds_text else "",
         standard=standard,
         imports=imports,
         pieces=pieces,

@@ -98,7 +98,7 @@ def _int8_graph(kind: Kind, fp32: MeasuredGraph, request: ExportRequest, progres
 
 def _write(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Manifest:
     record, folder = kind.record, graph.path.parent
-    tokenizer = save_tokenizer(kind.tokenizer, folder, max_length=record.max_length)
+    tokenizer = save_tokenizer(kind.tokenizer, folder, max_length=record.max_length, folds_text=request.fold_text)
     session = open_session(graph.path)
     parity = kind.parity_pack(tokenizer, lambda rows: run_each(session, rows, kind.output))
     manifest = Manifest(
@@ -119,6 +119,7 @@ def _write(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Manifest
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         activations=graph.activations,
         padding=graph.padding,
+        folds_text=request.fold_text,
         **kind.facts(),
     )
     files: dict[str, Path | bytes] = {

@@ -35,6 +35,7 @@ class ExportRequest:
     questions: Path | None = None  # of re-rankers
     limits: GateLimits = field(default_factory=GateLimits)
     force: bool = False
+    fold_text: bool = False  # before the model reads it
     trust_remote_code: bool = False  # run Python files of the checkpoint
 
 

@@ -109,6 +109,7 @@ class Manifest:
     truncate_dim: int | None = None  # equals `dim` if the checkpoint has more dimensions
     confidence: ConfidenceModel | None = None
     spaces: tuple[Space, ...] = ()  # of other models; the fingerprint identifies the model's own space
+    folds_text: bool = False  # words in capitals and vowel marks (`model.folding`)
 
     @property
     def min_scores(self) -> dict[str, float]:
@@ -130,7 +131,7 @@ class Manifest:
         facts = dataclasses.asdict(self)
         unset = [
             name
-            for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces", "confidence")
+            for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces", "confidence", "folds_text")
             if not facts[name]
         ]
         kept = {name: value for name, value in facts.items() if name not in unset}
@@ -183,7 +184,10 @@ def fingerprint_of(
     prompts: Mapping[str, str] | None = None,
     default_prompt_name: str | None = None,
 ) -> str:
-    """Return the identity of a vector space: models with the same fingerprint give the same vectors."""
+    """Return the identity of a vector space: models with the same fingerprint give the same vectors.
+
+    Whether they fold texts is no part of it: that moves a text within the space.
+    """
     lines = [model_sha256, tokenizer_sha256]
     if prompts:  # prompts change vectors; without any, fingerprints stay compatible with older artifacts
         lines.append(json.dumps([prompts, default_prompt_name], sort_keys=True))

@@ -6,7 +6,7 @@ L tokens, D dims
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
@@ -32,7 +32,7 @@ from service.model.session import IDS_NAME, OUTPUT_NAME, SCORE_NAME, Session
 from service.model.spaces import Spaces
 from service.model.stages import StageTimer
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
-from service.model.tokenizer_file import Token
+from service.model.tokenizer_file import Token, placed
 from service.process.address_space import is_limited
 from service.process.cpus import usable_cpus
 
@@ -146,14 +146,7 @@ class Encoder:
         kept = stripped(text)
         before = text.find(kept)
         tokens = self._tokenizer.tokens(kept, add_special_tokens=add_special_tokens)
-        if not before:
-            return tokens
-        return [
-            token
-            if token.start is None or token.stop is None
-            else replace(token, start=token.start + before, stop=token.stop + before)
-            for token in tokens
-        ]
+        return placed(tokens, range(before, before + len(kept) + 1)) if before else tokens
 
     def text_of(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         """Return the text of token ids. Raises: InvalidInput: an unknown id."""
@@ -334,7 +327,9 @@ def load_parts(folder: Path, kind: Kind) -> tuple[Manifest, Tokenizer, Session]:
     verify_files(folder, manifest)
     output = OUTPUT_NAME if kind == "bi-encoder" else SCORE_NAME
     load_session = partial(Session, folder / MODEL_FILE, dim=manifest.dim, output=output)
-    load_tokenizer = partial(Tokenizer, folder / TOKENIZER_FILE, max_length=manifest.max_length)
+    load_tokenizer = partial(
+        Tokenizer, folder / TOKENIZER_FILE, max_length=manifest.max_length, folds_text=manifest.folds_text
+    )
     if is_limited():  # one after the other: together they take 30 MB more for a moment
         tokenizer, session = load_tokenizer(), load_session()
     else:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ArtifactError
-from service.model.tokenizer_file import LibraryTokenizer, PairFrame, Token, load_tokenizer_file
+from service.model.folding import folded, origins
+from service.model.tokenizer_file import LibraryTokenizer, PairFrame, Token, load_tokenizer_file, placed
 from service.process.memory import return_free_memory
 
 T = TypeVar("T")
@@ -75,9 +76,10 @@ class Tokenizer:
     more than LONG_TEXT_CHARS characters is tokenised.
     """
 
-    def __init__(self, path: Path, *, max_length: int) -> None:
+    def __init__(self, path: Path, *, max_length: int, folds_text: bool = False) -> None:
         """Load tokenizer.json.
 
+        Args:   folds_text: whether each text is `folded` first.
         Raises: ArtifactError: `tokenizers` cannot read the file.
         """
         try:
@@ -86,6 +88,7 @@ class Tokenizer:
             raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
         return_free_memory()  # of the parsed file
         self.max_length = max_length
+        self._read = folded if folds_text else str
         self._long_text = threading.Lock()
 
     @cached_property
@@ -117,7 +120,8 @@ class Tokenizer:
 
     def tokens(self, text: str, *, add_special_tokens: bool) -> list[Token]:
         """Return all tokens of one text and where they are in it."""
-        return self._in_turn(text, partial(self._tokenizer.tokens, add_special_tokens=add_special_tokens))
+        tokens = self._in_turn(text, partial(self._tokenizer.tokens, add_special_tokens=add_special_tokens))
+        return tokens if self._read(text) == text else placed(tokens, origins(text))
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         """Return the text of known token ids."""
@@ -131,9 +135,9 @@ class Tokenizer:
     def _in_turn(self, text: str, work: Callable[[str], list[T]]) -> list[T]:
         # A sentence need not be looked through.
         if len(text) * MOST_CHARS <= LONG_TEXT_CHARS or normalised_length(text) <= LONG_TEXT_CHARS:
-            return work(text)
+            return work(self._read(text))
         with self._long_text:
-            result = work(text)
+            result = work(self._read(text))
             return_free_memory()  # otherwise the C heap keeps it, once for each thread
         return result
 
@@ -143,7 +147,7 @@ class Tokenizer:
             return []
         if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
             return [self.tokenise(text) for text in texts]
-        return [self.cut(ids) for ids in self._tokenizer.encode_all(texts)]
+        return [self.cut(ids) for ids in self._tokenizer.encode_all([*map(self._read, texts)])]
 
     def cut(self, ids: list[int]) -> TokenisedText:
         """Truncate ids to `max_length`, keeping closing special tokens if there are any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +41,16 @@ class Token:
     piece: str
     start: int | None = None
     stop: int | None = None
+
+
+def placed(tokens: Sequence[Token], places: Sequence[int]) -> list[Token]:
+    """Return tokens of a rewritten text as they stand in the text.  places: of its characters, and of its end."""
+    return [
+        token
+        if token.start is None or token.stop is None
+        else replace(token, start=places[token.start], stop=places[token.stop - 1] + 1 if token.stop else places[0])
+        for token in tokens
+    ]
 
 
 class LibraryTokenizer:

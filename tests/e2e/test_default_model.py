@@ -23,6 +23,7 @@ GUITAR = {
     "ar": "رجل يعزف على الجيتار.",
     "zh": "一个男人正在弹吉他。",
 }
+MARKED, BARE = "المَحَطَّةُ مُغْلَقَةٌ اليَوْمَ", "المحطة مغلقة اليوم"
 FOUND = 0.85  # of the translations, in the top 5; the bundled model finds 117 of 120
 MARGIN = 0.3  # cosine, by which a translation must be closer than an unrelated sentence
 
@@ -73,6 +74,17 @@ def test_a_query_finds_translations_before_and_after_a_crash(tmp_path: Path) -> 
     print(f"\nof {len(found)} German queries {found.count(3)} have English, French and Turkish in the top 5 of 200,")
     print(f"together {sum(found)} of {3 * len(found)} translations")
     assert sum(found) >= FOUND * 3 * len(found)
+
+
+def test_capitals_mean_what_small_letters_mean(client: httpx.Client) -> None:
+    client.put("/documents", json={"documents": documents()})
+    for language in ("en", "de", "fr", "es"):
+        texts = [row[language] for row in ROWS[:20]]
+        capitals = [text.upper() for text in texts]
+        small, large = (np.array(client.post("/embed", json={"inputs": each}).json()) for each in (texts, capitals))
+        assert (small * large).sum(axis=1).mean() > 0.9
+    marked, bare = (np.array(client.post("/embed", json={"inputs": [text]}).json()) for text in (MARKED, BARE))
+    np.testing.assert_array_equal(marked, bare)
 
 
 def test_a_filter_keeps_a_search_in_one_language(client: httpx.Client) -> None:

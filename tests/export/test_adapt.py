@@ -176,7 +176,8 @@ def english_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [english for english, _ in PAIRS[:50]]
     write_record(folder / "checkpoint", languages=["en"], calibration_texts=texts, parity_texts={"en": texts[:3]})
     out = folder / "artifact"
-    assert export(["--checkpoint", str(folder / "checkpoint"), "--out", str(out), "--word-bits", "4"]) == 0
+    options = ["--checkpoint", str(folder / "checkpoint"), "--out", str(out), "--word-bits", "4", "--fold-text"]
+    assert export(options) == 0
     return out
 
 
@@ -194,6 +195,7 @@ def test_new_pieces_are_trained_exported_and_served(
     assert 20 < facts["new_pieces"] <= 150
     assert after.parameters == before.parameters + 32 * facts["new_pieces"]
     assert (after.precision, after.fingerprint) != (before.precision, before.fingerprint)
+    assert after.folds_text
     assert facts["scores"]["after"]["p1"] > facts["scores"]["before"]["p1"] + 5
     cut = [ServiceTokenizer(one / "tokenizer.json", max_length=32) for one in (english_artifact, out / "model")]
     assert cut[1].highest_id == cut[0].highest_id + facts["new_pieces"]
