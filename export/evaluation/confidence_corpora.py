@@ -76,8 +76,7 @@ class Corpus:
 
     def spaced(self, most: int) -> Corpus:
         """Return the corpus with at most so many of its questions, evenly spaced."""
-        rows = evenly_spaced(len(self.questions), most) if self.questions else []
-        return replace(self, questions=[self.questions[row] for row in rows])
+        return replace(self, questions=[self.questions[row] for row in evenly_spaced(len(self.questions), most)])
 
 
 def fitted_on(data: Path) -> Iterator[Corpus]:
@@ -193,8 +192,8 @@ def _held_out(path: Path, name: str) -> Corpus:
                 if passage and is_held_out(passage):
                     passages[passage] = None
                     asked.setdefault(" ".join(text.lstrip("- ").split()), set()).add(passage)
-    kept = [[*passages][row] for row in evenly_spaced(len(passages), MOST_PASSAGES)] if passages else []
-    topic_of = {passage: str(number) for number, passage in enumerate(kept)}
+    every = [*passages]
+    topic_of = {every[row]: str(number) for number, row in enumerate(evenly_spaced(len(every), MOST_PASSAGES))}
     questions = [
         Asked(text, frozenset(topic_of[passage] for passage in answers))
         for text, answers in asked.items()
