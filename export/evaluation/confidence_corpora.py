@@ -17,7 +17,7 @@ from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, find_bitext
 from training.evaluation.lines import find_file, read_json_lines, read_lines
-from training.evaluation.search import BUNDLED, read_search
+from training.evaluation.search import bundled_search
 from training.evaluation.sts import find_sts, is_monolingual
 from training.reranking.collection import evenly_spaced
 from training.reranking.readers import find_collection, read_collection
@@ -169,8 +169,7 @@ def read_distractors(data: Path, count: int) -> list[str]:
 
 
 def _search_set(*, is_dev: bool) -> Corpus:
-    found = read_search(BUNDLED / "search")
-    assert found is not None  # noqa: S101 - bundled
+    found = bundled_search()
     documents = [_document(str(row), text) for row, text in enumerate(found.documents)]
     questions = [
         Asked(query.text, frozenset() if query.document is None else frozenset({str(query.document)}))
