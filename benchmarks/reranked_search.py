@@ -17,9 +17,8 @@ import httpx
 
 from benchmarks.endurance.process import ServiceProcess, running_service
 from benchmarks.endurance.wire import HOST
-from training.evaluation.search import Query, SearchSet, read_search
+from training.evaluation.search import Query, SearchSet, bundled_search
 
-SET = Path(__file__).parents[1] / "training" / "evaluation" / "bundled" / "search"
 MIB = 2**20
 Asked = dict[str, object]  # what a search has beside its query
 
@@ -30,8 +29,7 @@ def main() -> None:
     parser.add_argument("--rerank-k", type=int, nargs="+", default=[10, 20], help="how many it reads (10 20)")
     parser.add_argument("--step", type=int, default=1, help="ask every so manieth query (1)")
     options = parser.parse_args()
-    found = read_search(SET)
-    assert found is not None
+    found = bundled_search()
     queries = [query for query in found.queries if not query.is_dev and query.document is not None][:: options.step]
     print(f"{len(queries)} queries, {len(found.documents)} documents")
     print("| search | first, % | among three, % | ms a query | service, MiB |\n|---|---:|---:|---:|---:|", flush=True)

@@ -285,9 +285,9 @@ def _training(training: Mapping[str, Any]) -> str:
     if "config" not in training:
         return "\n\n".join(notes) or "Not trained by this project."
     seen = ", ".join(f"{stage} {pairs:,}" for stage, pairs in training["pairs_seen"].items())
-    config = json.dumps(training["config"], ensure_ascii=False, indent=2)
     record = f"Of the last run: commit `{training['git_commit']}`; pairs seen: {seen}."
-    return "\n\n".join([*notes, record, f"```json\n{config}\n```"])
+    config = "Its configuration is `training.config` in `manifest.json`; `crosslet info --json` prints it."
+    return "\n\n".join([*notes, f"{record} {config}"])
 
 
 def _limitations(manifest: Manifest) -> str:

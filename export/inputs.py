@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def some_of(rows: Sequence[T]) -> list[T]:
     """Return at most MOST_CALIBRATION rows, evenly spaced."""
-    return [rows[place] for place in evenly_spaced(len(rows), MOST_CALIBRATION)] if rows else []
+    return [rows[place] for place in evenly_spaced(len(rows), MOST_CALIBRATION)]
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from tokenizers import normalizers
 
 from service.model.artifact import Manifest, ParityPack, Space, describe_files, fingerprint_of, load_manifest
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer as ServiceTokenizer
+from tests.graphs import model_of
 from tests.vocabularies import wordpiece
 
 DIM = 16
@@ -120,7 +121,7 @@ def _write_tokenizer(path: Path, *, last_word: str | None) -> int:
 
 
 def _write_graph(path: Path, *, vocabulary_size: int, seed: int, fails_on_last: bool) -> None:
-    """Gather -> masked mean -> L2 norm, in opset 17."""
+    """Gather -> masked mean -> L2 norm."""
     weight_VD = np.random.default_rng(seed).standard_normal((vocabulary_size, DIM)).astype(np.float32)
     weight_VD[:4] *= 0.1  # special tokens say little
     if fails_on_last:
@@ -137,17 +138,7 @@ def _write_graph(path: Path, *, vocabulary_size: int, seed: int, fails_on_last: 
         helper.make_node("Div", ["mean", "norm"], ["sentence_embedding"]),
     ]
     constants = {"weight": weight_VD, "last": np.array([2], np.int64), "middle": np.array([1], np.int64)}
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        inputs=[
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "L"])
-            for name in ("input_ids", "attention_mask")
-        ],
-        outputs=[helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["B", DIM])],
-        initializer=[numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = model_of(nodes, constants, {"sentence_embedding": ["B", DIM]})
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
 

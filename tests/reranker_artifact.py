@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from tokenizers import Tokenizer, processors
 
 from service.model.artifact import Manifest, PairParityPack
@@ -12,6 +12,7 @@ from service.model.reranker import PairTokenizer
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer as ServiceTokenizer
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS, build_artifact, write_manifest
+from tests.graphs import model_of
 
 SEP = 3
 PAIRS = tuple((query, passage) for query in TEXTS[::3] for passage in (query, TEXTS[1], TEXTS[7], " ".join(TEXTS)))
@@ -50,7 +51,7 @@ def _parity_of(folder: Path) -> PairParityPack:
 
 
 def _write_graph(path: Path, *, rows: int, seed: int, fails: bool) -> None:
-    """Sigmoid of the product of both sides' mean embeddings, in opset 17; the sides part at the first separator."""
+    """Sigmoid of the product of both sides' mean embeddings; the sides part at the first separator."""
     weight_VD = np.random.default_rng(seed).standard_normal((rows, DIM)).astype(np.float32)
     weight_VD[:4] *= 0.1  # special tokens say little
     if fails:
@@ -77,17 +78,7 @@ def _write_graph(path: Path, *, rows: int, seed: int, fails: bool) -> None:
         "one_float": np.array(1, np.float32),
         "last": np.array([2]),
     }
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        inputs=[
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "L"])
-            for name in ("input_ids", "attention_mask")
-        ],
-        outputs=[helper.make_tensor_value_info("score", TensorProto.FLOAT, ["B", 1])],
-        initializer=[numpy_helper.from_array(value, key) for key, value in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = model_of(nodes, constants, {"score": ["B", 1]})
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
 

@@ -45,7 +45,7 @@ class Crashes:
         )
 
 
-def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = None) -> Crashes:
+def crash(folder: Path, *, rounds: int, disk: SmallDisk | None = None) -> Crashes:
     """Write, kill and check one store, `rounds` times.
 
     After each kill, the store must hold exactly the acknowledged documents, with their texts and vectors. The
@@ -54,12 +54,12 @@ def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = 
 
     Args: disk: the file system of `folder`, kept nearly full while a writer runs.
     """
-    generator, found = random.Random(seed), Crashes()
+    generator, found = random.Random(0), Crashes()
     state: dict[str, str] = {}
     for number in range(rounds):
         if disk is not None:
             disk.fill(but_for=generator.randrange(MOST_ROOM_BYTES))
-        under_way = _run_and_kill(folder, seed * 100_000 + number, state, found, generator)
+        under_way = _run_and_kill(folder, number, state, found, generator)
         if disk is not None:
             disk.empty()
         _damage(folder, found, generator)

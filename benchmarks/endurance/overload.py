@@ -18,6 +18,7 @@ from benchmarks.endurance.wire import BATCH_TEXTS, Connection, Known, Lost, Refu
 CAPACITY_CLIENTS = 4
 MAX_CONNECTIONS = 1000  # open requests; beyond that the load waits for the service
 SAMPLE_EVERY_S = 0.2
+FACTOR = 5  # times the capacity that is sent
 LEAST_FACTOR = 3  # times the capacity; less is not an overload
 RECHECKED = 50  # responses whose vectors are all requested again
 FLAT_BYTES = 8 << 20
@@ -64,8 +65,8 @@ class Overload:
         return [text for text, is_broken in checks.items() if is_broken]
 
 
-async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5.0) -> Overload:
-    """Measure the service's capacity, send `factor` times as much, and measure the effects.
+async def overload(service: ServiceProcess, *, seconds: float) -> Overload:
+    """Measure the service's capacity, send FACTOR times as much, and measure the effects.
 
     Raises: NoService: before the load, a request got no response, or no batch got its vectors.
     """
@@ -82,7 +83,7 @@ async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5
     watching = asyncio.create_task(_watch(service, found.resident_bytes))
     started, cpu_started_s = time.monotonic(), time.process_time()
     load = _Load(service.port, found, known)
-    await load.offer(per_s=factor * capacity_per_s, seconds=seconds)
+    await load.offer(per_s=FACTOR * capacity_per_s, seconds=seconds)
     found.sending_s = time.monotonic() - started
     found.client_cpu_share = (time.process_time() - cpu_started_s) / (time.monotonic() - started)
     found.recovery_s = await _recovery(service.port, known, usual_s=usual_s)

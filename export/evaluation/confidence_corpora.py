@@ -17,7 +17,7 @@ from training.corpora.leakage import clean_passage, is_held_out
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext, find_bitext
 from training.evaluation.lines import find_file, read_json_lines, read_lines
-from training.evaluation.search import BUNDLED, read_search
+from training.evaluation.search import bundled_search
 from training.evaluation.sts import find_sts, is_monolingual
 from training.reranking.collection import evenly_spaced
 from training.reranking.readers import find_collection, read_collection
@@ -76,8 +76,7 @@ class Corpus:
 
     def spaced(self, most: int) -> Corpus:
         """Return the corpus with at most so many of its questions, evenly spaced."""
-        rows = evenly_spaced(len(self.questions), most) if self.questions else []
-        return replace(self, questions=[self.questions[row] for row in rows])
+        return replace(self, questions=[self.questions[row] for row in evenly_spaced(len(self.questions), most)])
 
 
 def fitted_on(data: Path) -> Iterator[Corpus]:
@@ -170,8 +169,7 @@ def read_distractors(data: Path, count: int) -> list[str]:
 
 
 def _search_set(*, is_dev: bool) -> Corpus:
-    found = read_search(BUNDLED / "search")
-    assert found is not None  # noqa: S101 - bundled
+    found = bundled_search()
     documents = [_document(str(row), text) for row, text in enumerate(found.documents)]
     questions = [
         Asked(query.text, frozenset() if query.document is None else frozenset({str(query.document)}))
@@ -193,8 +191,8 @@ def _held_out(path: Path, name: str) -> Corpus:
                 if passage and is_held_out(passage):
                     passages[passage] = None
                     asked.setdefault(" ".join(text.lstrip("- ").split()), set()).add(passage)
-    kept = [[*passages][row] for row in evenly_spaced(len(passages), MOST_PASSAGES)] if passages else []
-    topic_of = {passage: str(number) for number, passage in enumerate(kept)}
+    every = [*passages]
+    topic_of = {every[row]: str(number) for number, row in enumerate(evenly_spaced(len(every), MOST_PASSAGES))}
     questions = [
         Asked(text, frozenset(topic_of[passage] for passage in answers))
         for text, answers in asked.items()

@@ -58,7 +58,6 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
         dim=manifest.dim,
         max_length=manifest.max_length,
         parameters=manifest.parameters,
-        framework="ONNX",
         split=encoder.splitter.split,
     )
 

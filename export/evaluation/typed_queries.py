@@ -30,9 +30,8 @@ from service.documents.store.store import DocumentStore
 from service.errors import StorageFull
 from training.errors import EvaluationError
 from training.evaluation.encoders import Split
-from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.report import MetricScores
-from training.evaluation.search import PARTS
+from training.evaluation.search import PARTS, read_rows_of
 from training.evaluation.vectors import Encode, unit_rows
 
 DEPTH = 5  # results that are looked at
@@ -70,21 +69,15 @@ def read_typed(folder: Path) -> TypedSet | None:
 
     Raises: EvaluationError: a line is malformed, an id is repeated, or a query names no document that exists.
     """
-    paths = [find_file(folder / name) for name in ("documents.jsonl", "typed.jsonl")]
-    if None in paths:
+    if (rows_of := read_rows_of(folder, "typed.jsonl")) is None:
         return None
-    documents_path, queries_path = (path for path in paths if path)
-    documents = read_json_lines(documents_path, ("id", "language", "text"))
-    rows = read_json_lines(queries_path, ("id", "language", "kind", "split", "text"))
-    check_unique(documents_path, [row["id"] for row in documents], "id")
-    check_unique(queries_path, [row["id"] for row in rows], "id")
+    documents, rows = rows_of
     ids = {row["id"] for row in documents}
     for row in rows:
         right = row.get("documents") or ()
         is_list = isinstance(right, list) and all(isinstance(id_, str) for id_ in right)
-        if not is_list or not ids.issuperset(right) or row["split"] not in PARTS:
-            wanted = f"names a list of documents of {documents_path.name}, and a split of {', '.join(PARTS)}"
-            raise EvaluationError(f"{queries_path}: query {row['id']} is malformed: each {wanted}")
+        if not is_list or not ids.issuperset(right):
+            raise EvaluationError(f"{folder}: query {row['id']} names no list of documents of documents.jsonl")
     return TypedSet(
         [
             Document(row["id"], row["text"], {"lang": row["language"]} | {k: row[k] for k in ("topic",) if k in row})

@@ -9,10 +9,10 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
-def usable_cpus(cgroup_root: Path = CGROUP_ROOT, own_cgroups: Path = OWN_CGROUPS) -> int:
+def usable_cpus(cgroup_root: Path = CGROUP_ROOT) -> int:
     """The smaller of the affinity mask and the cgroup quota (rounded up), at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_quota(cgroup_root, own_cgroups)
+    quota = cgroup_quota(cgroup_root)
     return affinity if quota is None else max(1, min(affinity, math.ceil(quota)))
 
 

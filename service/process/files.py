@@ -63,13 +63,13 @@ def create(path: Path, *, mode: int = PRIVATE) -> Path:
     return path
 
 
-def create_anew(path: Path, *, mode: int = PRIVATE) -> Path:
+def create_anew(path: Path) -> Path:
     """The same in place of a file or a link that has the name.
 
     Raises: OSError.
     """
     path.unlink(missing_ok=True)
-    return create(path, mode=mode)
+    return create(path)
 
 
 def create_beside(target: Path, *, mode: int = PRIVATE) -> Path:

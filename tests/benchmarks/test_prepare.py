@@ -1,9 +1,10 @@
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from benchmarks.serving.prepare import TOKENS_OUTPUT, _identity, cut_before_pooling
+from tests.graphs import model_of
 
 V, H = 11, 8
 
@@ -26,12 +27,8 @@ def small_encoder() -> onnx.ModelProto:
         helper.make_node("MatMul", ["mask_B1L", "moved"], ["summed"]),
         helper.make_node("Squeeze", ["summed", "one"], ["sentence_embedding"]),
     ]
-    tensors = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    tensors.append(numpy_helper.from_array(np.array([1], np.int64), "one"))
-    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", "L"]) for n in ("input_ids", "attention_mask")]
-    output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["B", H])
-    graph = helper.make_graph(nodes, "small", inputs, [output], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    tensors = {name: value.astype(np.float32) for name, value in weights.items()} | {"one": np.array([1])}
+    return model_of(nodes, tensors, {"sentence_embedding": ["B", H]})
 
 
 def run(model: onnx.ModelProto, output: str, feeds: dict[str, np.ndarray]) -> np.ndarray:

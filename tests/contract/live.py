@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -15,21 +16,41 @@ from tests.ports import reserved_port
 READY_TIMEOUT_S = 120
 
 
+def clean_environment(**settings: object) -> dict[str, str]:
+    """This process's variables, with these settings of crosslet and no others."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+    return inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
+
+
 @contextmanager
-def live_service(model: Path, data: Path, **settings: object) -> Iterator[httpx.Client]:
-    """`python -m service` on `model`, its documents under `data`; killed with SIGKILL on leaving, as a crash would."""
+def started(
+    command: Sequence[str | Path],
+    env: dict[str, str],
+    *,
+    stop: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
+    **options: Any,
+) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """A client of a service that is ready on a free port, and its process, which `stop` ends on leaving.
+
+    options: of `subprocess.Popen`.
+    """
     with reserved_port() as port:
-        given = {"model": model, "data": data, "port": port} | settings
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-        environment = inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in given.items()}
-        process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
+        process = subprocess.Popen(command, env=env | {"CROSSLET_PORT": str(port)}, **options)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
                 wait_until_ready(client, process)
-                yield client
+                yield client, process
         finally:
-            process.kill()
-            process.wait()
+            stop(process)
+            process.wait(60)
+
+
+@contextmanager
+def live_service(model: Path, data: Path, **settings: object) -> Iterator[httpx.Client]:
+    """`python -m service` on `model`, its documents under `data`; killed with SIGKILL on leaving, as a crash would."""
+    env = clean_environment(**{"model": model, "data": data} | settings)
+    with started([sys.executable, "-m", "service"], env) as (client, _):
+        yield client
 
 
 def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:

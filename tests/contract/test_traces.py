@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.artifacts import TEXTS
-from tests.contract.live import wait_until_ready
+from tests.contract.live import clean_environment, started
 from tests.ports import reserved_port
 from tests.service.cli.terminal import COMMAND
 
@@ -105,20 +104,14 @@ def collector() -> Iterator[Collector]:
 @contextmanager
 def traced_service(model: Path, data: Path, log: Path | None = None, **variables: str) -> Iterator[httpx.Client]:
     """A service that ends as an operator ends it: it sends what is left."""
-    with reserved_port() as port:
-        settings = {"CROSSLET_MODEL": str(model), "CROSSLET_DATA": str(data), "CROSSLET_PORT": str(port)}
-        environment = {**os.environ, **settings, "CROSSLET_DRAIN_DELAY_S": "0", **variables}
-        with (log or Path(os.devnull)).open("w") as errors:
-            process = subprocess.Popen([*COMMAND, "serve"], env=environment, stderr=errors)
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
-                wait_until_ready(client, process)
-                yield client
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(STOP_S) == 0
-        finally:
-            process.kill()
-            process.wait()
+    env = clean_environment(model=model, data=data, drain_delay_s=0) | variables
+    with (
+        (log or Path(os.devnull)).open("w") as errors,
+        started([*COMMAND, "serve"], env, stderr=errors) as (client, process),
+    ):
+        yield client
+        process.terminate()
+        assert process.wait(STOP_S) == 0
 
 
 def ask_everything(client: httpx.Client) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.contract.live import wait_until_ready
+from tests.contract.live import clean_environment, started
 from tests.parallel_text import write_pairs
-from tests.ports import reserved_port
 from tests.skeleton.project import ROOT, tracked_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
@@ -50,8 +49,7 @@ def checkout(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-    return kept | {"PYTHONPATH": str(folder)}
+    return clean_environment() | {"PYTHONPATH": str(folder)}
 
 
 def run(line: str, folder: Path) -> str:
@@ -61,18 +59,15 @@ def run(line: str, folder: Path) -> str:
     return done.stdout
 
 
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+
+
 @contextmanager
 def served(line: str, folder: Path) -> Iterator[httpx.Client]:
-    with reserved_port() as port:
-        given = environment(folder) | {"CROSSLET_PORT": str(port)}
-        process = subprocess.Popen(["bash", "-c", line], cwd=folder, env=given, start_new_session=True)
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
-                wait_until_ready(client, process)
-                yield client
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    command, options = ["bash", "-c", line], {"cwd": folder, "start_new_session": True}
+    with started(command, environment(folder), stop=end_group, **options) as (client, _):
+        yield client
 
 
 def test_the_readmes_lines_give_a_model_that_finds_translations(tmp_path: Path) -> None:

@@ -1,21 +1,20 @@
 """examples/small_machine.sh: one core and 512 MiB, while clients send what they can hardly take."""
 
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.contract.live import wait_until_ready
+from tests.contract.live import clean_environment, started
 from tests.parallel_text import LANGUAGES, OBJECTS, SUBJECTS, VERBS, sentence
-from tests.ports import reserved_port
 from tests.skeleton.project import ROOT
 
 MIB = 2**20
@@ -33,21 +32,11 @@ def small_machine(checkout: Path) -> Iterator[tuple[httpx.Client, int]]:
     (checkout / "examples").symlink_to(ROOT / "examples")
     (checkout / ".venv").symlink_to(sys.prefix)
     core = max(os.sched_getaffinity(0))
-    with reserved_port() as port:
-        given = {"MODEL": ROOT / "models/default", "DATA": checkout / "data", "PORT": port}
-        process = subprocess.Popen(
-            ["bash", "-c", f"ulimit -d {LIMIT_BYTES // 1024} && exec examples/small_machine.sh"],
-            cwd=checkout,
-            env=os.environ | {f"CROSSLET_{name}": str(value) for name, value in given.items()},
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
-                wait_until_ready(client, process)
-                yield client, process.pid
-        finally:
-            process.kill()
-            process.wait()
+    command = ["bash", "-c", f"ulimit -d {LIMIT_BYTES // 1024} && exec examples/small_machine.sh"]
+    env = clean_environment(model=ROOT / "models/default", data=checkout / "data")
+    on_core = partial(os.sched_setaffinity, 0, {core})
+    with started(command, env, cwd=checkout, preexec_fn=on_core) as (client, process):
+        yield client, process.pid
 
 
 def client_of(client: httpx.Client, number: int) -> Counter[int]:

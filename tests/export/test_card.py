@@ -25,8 +25,7 @@ def card(student_artifact: Path) -> str:
         "both directions averaged), of at most 5 rows of an STS file, 6 of a Tatoeba file.\n",
         "| lexical | 40.0 |\n| student | 61.2 |\n",
         "| [Tatoeba](https://tatoeba.org) | CC BY 2.0 FR | 1,234 |",
-        "Of the last run: commit `0123abc`; pairs seen: assistant 2,000, student 1,000.",
-        '"recurrences": 2',
+        "Of the last run: commit `0123abc`; pairs seen: assistant 2,000, student 1,000. Its configuration is",
         "## Limitations\n\n- Weakest on everything.\n- Text beyond",
     ],
 )

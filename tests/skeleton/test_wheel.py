@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,23 +17,20 @@ from scripts.wheel_names import renamed
 from service.model.artifact import load_manifest
 from service.settings import BUNDLED_RERANKER
 from service.version import VERSION
-from tests.contract.live import wait_until_ready
-from tests.ports import reserved_port
+from tests.contract.live import clean_environment, started
 from tests.skeleton.project import ROOT, locked_versions, tracked_files
 
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
-def clean_environment() -> dict[str, str]:
-    """Without this project's settings, and without its folder on the path of modules."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("CROSSLET_", "PYTHON"))}
+def outside(**settings: str) -> dict[str, str]:
+    """A clean environment, without this project's folder on the path of modules."""
+    return {name: value for name, value in clean_environment(**settings).items() if not name.startswith("PYTHON")}
 
 
 def run(*command: object, cwd: Path) -> str:
     arguments = [str(part) for part in command]
-    ended = subprocess.run(
-        arguments, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False, timeout=1200
-    )
+    ended = subprocess.run(arguments, cwd=cwd, env=outside(), capture_output=True, text=True, check=False, timeout=1200)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
@@ -102,7 +98,7 @@ def test_the_wheel_runs_beside_other_packages_called_service(tmp_path: Path) -> 
     for name in ("service", "export", "training"):
         (work / f"{name}.py").write_text(DECOY, encoding="utf-8")
     (work / "program.py").write_text(PROGRAM, encoding="utf-8")
-    environment = clean_environment() | {"PYTHONPATH": str(tmp_path / "wheel")}
+    environment = outside() | {"PYTHONPATH": str(tmp_path / "wheel")}
     for command, expected in {
         ("program.py",): "['a']\nFalse True\n",
         ("-m", "crosslet", "similarity", "a", "a", "--json"): '{"score":1.0,"text":"a"}\n',
@@ -116,18 +112,8 @@ def test_the_wheel_runs_beside_other_packages_called_service(tmp_path: Path) -> 
 @contextmanager
 def serving(command: Path, folder: Path, **settings: str) -> Iterator[httpx.Client]:
     """`crosslet serve`, with nothing set but its port and what is named."""
-    named = {f"CROSSLET_{name.upper()}": value for name, value in settings.items()}
-    with reserved_port() as port:
-        process = subprocess.Popen(
-            [command, "serve"], cwd=folder, env=clean_environment() | named | {"CROSSLET_PORT": str(port)}
-        )
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
-                wait_until_ready(client, process)
-                yield client
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+    with started([command, "serve"], outside(**settings), stop=subprocess.Popen.terminate, cwd=folder) as (client, _):
+        yield client
 
 
 @pytest.mark.slow

@@ -23,14 +23,13 @@ from training.errors import AlignmentError
 from training.evaluation.bitext import ranks_of_translations, score_bitext
 from training.evaluation.encoders import Model
 from training.evaluation.lines import read_lines
-from training.evaluation.search import BUNDLED, SearchSet, read_search
+from training.evaluation.search import bundled_search
 from training.evaluation.sts import evaluate_sts, find_sts, languages_of
 from training.evaluation.vectors import Encode, each_text_once, unit_rows
 
 PROBE = Path(__file__).parent / "probe.tsv"
 MAX_LOSS = 0.5  # points that a language, or similarity on average, may lose
 MAX_SEARCH_LOSS = 1.0  # points of MRR: whatever gains a new language costs the others some
-SEARCH = BUNDLED / "search"
 NOISE = 1.64  # standard errors that a gain must exceed: chance passes one time in twenty
 STS_ROWS = 300  # of each dev set
 Scores = dict[str, float]  # language, language pair or metric -> score x 100
@@ -109,7 +108,7 @@ def guard_scores(encode: Encode, data: Path | None, languages: Sequence[str] | N
 
 def search_scores(encode: Encode, languages: Sequence[str] | None) -> Scores:
     """MRR x 100 of the bundled search set's dev queries in the model's languages; {} if there is none."""
-    search_set = _bundled_search()
+    search_set = bundled_search()
     queries = [
         query
         for query in search_set.queries
@@ -122,13 +121,6 @@ def search_scores(encode: Encode, languages: Sequence[str] | None) -> Scores:
     own_Q = np.take_along_axis(cosine_QN, np.array([[query.document] for query in queries], np.int64), 1)
     rank_Q = (cosine_QN > own_Q).sum(axis=1) + 1
     return {"search": round(float(np.mean(1 / rank_Q)) * 100, 2)}
-
-
-@cache
-def _bundled_search() -> SearchSet:
-    search_set = read_search(SEARCH)
-    assert search_set is not None  # noqa: S101 - it ships with the code
-    return search_set
 
 
 def hits_of(sides: Sides) -> NDArray[np.bool_]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -52,7 +51,6 @@ class Model:
     dim: int
     max_length: int | None  # tokens
     parameters: int
-    framework: Literal["ONNX", "Sentence Transformers"]
     split: Split | None = None
 
     def cut(self, dims: int | None) -> Model:
@@ -120,7 +118,6 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
         dim=int(model.get_embedding_dimension() or 0),
         max_length=model.max_seq_length,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        framework="Sentence Transformers",
     )
 
 

@@ -157,7 +157,7 @@ def has_dev(data: Path, languages: list[str], dev: str = STSB_DEV) -> bool:
 
 
 class DevScore:
-    """Scores encoders on the same dev sentences: Spearman x 100, averaged over language pairs.
+    """Scores encoders on the same dev sentences, by language pair.
 
     Args:
         dev: folder in `data`/eval, in a layout of `training.evaluation.sts`.
@@ -183,10 +183,6 @@ class DevScore:
         self.pairs = {pair: sts for pair, sts in chosen.items() if is_rankable(sts[0], where=f"{folder}: {pair}")}
         if not self.pairs:
             raise EvaluationError(f"{folder} has no file with two different scores: nothing to validate on")
-
-    def __call__(self, encode: Encode) -> float:
-        """Score an encoder: Spearman x 100, mean over pairs."""
-        return float(np.mean(list(self.by_pair(encode).values())))
 
     def by_pair(self, encode: Encode) -> dict[str, float]:
         """Spearman x 100 of an encoder by language pair."""

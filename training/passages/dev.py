@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.errors import EvaluationError
-from training.evaluation.search import read_search
+from training.evaluation.search import bundled_search
 from training.evaluation.vectors import Encode
 from training.passages.questions import Questions
 from training.reranking.ranking import RankingSet, score_ranking, sets_of
@@ -18,7 +17,6 @@ from training.reranking.readers import read_tsv
 from training.reranking.scorers import BiEncoderScorer
 
 MOST_QUESTIONS = 80  # of a set and language; two cores take two minutes for those of nine languages
-SEARCH = Path(__file__).parents[1] / "evaluation" / "bundled" / "search"
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,6 @@ def _xquad(folder: Path) -> dict[str, RankingSet]:
 
 
 def _search() -> RankingSet:
-    search_set = read_search(SEARCH)
-    if search_set is None:
-        raise EvaluationError(f"{SEARCH} is missing")
+    search_set = bundled_search()
     dev = [(query.text, query.document) for query in search_set.queries if query.is_dev and query.document is not None]
     return _over_all([text for text, _ in dev], search_set.documents, [document for _, document in dev])

@@ -31,10 +31,9 @@ class TeacherLabels:
 class TokenEmbeddings:
     """Token embeddings of distinct texts, in groups that were padded and encoded together.
 
-    Args: texts: (U,), indices.  groups: (B, L, H) each, in the order of `texts`.  masks: (B, L), one a group.
+    Args: groups: (B, L, H) each.  masks: (B, L), one a group.
     """
 
-    texts: NDArray[Any]
     groups: list[Tensor]
     masks: list[Tensor]
 
@@ -92,10 +91,10 @@ class PairEncoder:
         """Like `encode`, and also returns the token embeddings of the texts that this process encoded."""
         english = pairs_B if sources_S is None else sources_S
         share = TextShare.of(np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]]), self._lengths)
-        own_UD, groups, masks = self._encode_texts(model, share.to_encode)
+        own_UD, tokens = self._encode_texts(model, share.to_encode)
         embedding_ND = share.gather(own_UD)
-        parts = (share.to_encode, groups, masks) if share.own else (share.to_encode[:0], [], [])
-        return embedding_ND[: len(english)], embedding_ND[len(english) :], TokenEmbeddings(*parts)
+        own_tokens = tokens if share.own else TokenEmbeddings([], [])
+        return embedding_ND[: len(english)], embedding_ND[len(english) :], own_tokens
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Token ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
@@ -128,10 +127,8 @@ class PairEncoder:
     def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.minimum(self.tokens.lengths_of(texts), self.max_length)
 
-    def _encode_texts(
-        self, model: SentenceEncoder, texts_U: NDArray[np.int32]
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Encode texts sorted by length: embeddings, (U, D), and the groups and masks of `TokenEmbeddings`."""
+    def _encode_texts(self, model: SentenceEncoder, texts_U: NDArray[np.int32]) -> tuple[Tensor, TokenEmbeddings]:
+        """Encode texts sorted by length: embeddings, (U, D), and those of their tokens."""
         embeddings, groups, masks = [], [], []
         for group in groups_of(texts_U, self.device):
             batch = self.tokens.batch(group, max_length=self.max_length)
@@ -140,7 +137,7 @@ class PairEncoder:
             embeddings.append(model.pooled(hidden_BLH, mask_BL))
             groups.append(hidden_BLH)
             masks.append(mask_BL)
-        return torch.cat(embeddings), groups, masks
+        return torch.cat(embeddings), TokenEmbeddings(groups, masks)
 
 
 def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:

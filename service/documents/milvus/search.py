@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -52,8 +51,6 @@ MAX_READ = 16_000  # documents whose ids or metadata are read to arrange, count 
 # Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, metadata, whole documents.
 IDS_A_CALL, METADATA_A_CALL, DOCUMENTS_A_CALL = 1000, 500, 200
 MORE_ROWS = 4  # factor by which to ask for more, until the rows are of enough documents
-
-T = TypeVar("T")
 
 
 class FieldsInMemory(FieldReader):

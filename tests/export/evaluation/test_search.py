@@ -14,7 +14,7 @@ from service.documents.interface import Query
 from service.documents.search import HALF_EVIDENCE
 from training.errors import EvaluationError
 from training.evaluation.retrieval import bm25_scores
-from training.evaluation.search import BUNDLED, SearchSet, read_search
+from training.evaluation.search import SearchSet, bundled_search, read_search
 
 DOCUMENTS = [
     {"id": "a", "language": "de", "text": "Rückgabe innerhalb von 30 Tagen"},
@@ -152,8 +152,7 @@ def test_bm25_finds_unspaced_words_and_characters_forgive_typos() -> None:
 
 
 def test_the_bundled_set_has_what_it_says() -> None:
-    found = read_search(BUNDLED / "search")
-    assert isinstance(found, SearchSet)
+    found = bundled_search()
     assert len(found.documents) >= 200
     assert len(set(found.documents)) == len(found.documents)
     languages = Counter(query.language for query in found.queries)

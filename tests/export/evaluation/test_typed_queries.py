@@ -80,9 +80,9 @@ def test_languages_limit_the_queries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "query", "complaint"),
     [
-        (DOCUMENTS, {"documents": ["z"]}, "query 1 is malformed"),
-        *((DOCUMENTS, {"documents": right}, "query 1 is malformed") for right in ([], "ab", 12, [["a"]])),
-        (DOCUMENTS, {"split": "train"}, "query 1 is malformed"),
+        (DOCUMENTS, {"documents": ["z"]}, "query 1 names no list of documents"),
+        *((DOCUMENTS, {"documents": right}, "query 1 names no list of documents") for right in ([], "ab", 12, [["a"]])),
+        (DOCUMENTS, {"split": "train"}, "query 1 is of no split of dev, test"),
         ([*DOCUMENTS, DOCUMENTS[0]], {}, "line 4 repeats the id a of line 1"),
         (DOCUMENTS, {"kind": None}, "line 1"),
     ],

@@ -3,10 +3,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from export.quantization.activations import Seen, observe, quantise_columns, quantise_matrices
 from tests.export.sessions import CALIBRATION, session_of
+from tests.graphs import model_of
 
 WIDTH = 64
 
@@ -51,22 +52,17 @@ def products(*matrices: np.ndarray, bias: bool = False) -> onnx.ModelProto:
     """One input times each matrix, all results added; with a bias after the first."""
     names = [f"w{number}" for number in range(len(matrices))]
     nodes = [helper.make_node("MatMul", ["x", name], [f"x{name}"]) for name in names]
-    tensors = [numpy_helper.from_array(one, name) for one, name in zip(matrices, names, strict=True)]
+    tensors = dict(zip(names, matrices, strict=True))
     if bias:
-        tensors.append(numpy_helper.from_array(np.full(matrices[0].shape[1], 3, np.float32), "b"))
+        tensors["b"] = np.full(matrices[0].shape[1], 3, np.float32)
         nodes.append(helper.make_node("Add", ["b", "xw0"], ["biased"]))
     first = "biased" if bias else "xw0"
     nodes.append(helper.make_node("Sum", [first, *(f"x{name}" for name in names[1:])], ["sentence_embedding"]))
-    nodes.append(helper.make_node("Identity", ["attention_mask"], ["unused"]))
+    nodes.append(helper.make_node("Cast", ["attention_mask"], ["unused"], to=onnx.TensorProto.FLOAT))
     nodes.insert(0, helper.make_node("Gather", ["table", "input_ids"], ["x"]))
     table = np.random.default_rng(0).standard_normal((50, WIDTH)).astype(np.float32)
     table[:, 5] *= 200  # an outlying channel
-    tensors.append(numpy_helper.from_array(table, "table"))
-    whole = helper.make_tensor_value_info
-    inputs = [whole(name, onnx.TensorProto.INT64, ["B", "L"]) for name in ("input_ids", "attention_mask")]
-    outputs = [whole("sentence_embedding", onnx.TensorProto.FLOAT, None), whole("unused", onnx.TensorProto.INT64, None)]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model_of(nodes, tensors | {"table": table}, {"sentence_embedding": None, "unused": None})
 
 
 def result(model: onnx.ModelProto) -> np.ndarray:

@@ -1,19 +1,19 @@
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from export.quantization.blocks import BLOCK_INPUTS, quantise_blocks, quantise_contractions
 from tests.export.sessions import session_of
+from tests.graphs import model_of
 
 
 def two_layers(weight_up: np.ndarray, weight_down: np.ndarray) -> onnx.ModelProto:
     """y = x @ up @ down @ up @ down: a feed-forward pair applied twice."""
     names = ["up", "down", "up", "down"]
     nodes = [helper.make_node("MatMul", [f"h{i}", name], [f"h{i + 1}"], f"mm{i}") for i, name in enumerate(names)]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["L", len(weight_up)]) for name in ("h0", "h4")]
-    stored = [numpy_helper.from_array(weight_up, "up"), numpy_helper.from_array(weight_down, "down")]
-    graph = helper.make_graph(nodes, "pair", ends[:1], ends[1:], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    shape = ["L", len(weight_up)]
+    tensors = {"up": weight_up, "down": weight_down}
+    return model_of(nodes, tensors, {"h4": shape}, {"h0": shape}, input_type=TensorProto.FLOAT)
 
 
 def weights() -> tuple[np.ndarray, np.ndarray]:

@@ -3,12 +3,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from export.quantization.quantize import copy_shared_weights, quantise
 from service.model import session
 from tests.export.checkpoints import save_student
 from tests.export.sessions import fp32_graph, session_of
+from tests.graphs import model_of
 
 WIDTH, TIMES = 64, 4
 STEP, ZERO = np.float32(0.01), np.uint8(100)
@@ -62,11 +63,7 @@ def recurrent(weight_KK: np.ndarray) -> onnx.ModelProto:
             helper.make_node("QuantizeLinear", [f"h{time}", "step", "zero"], inputs[:1]),
             helper.make_node("MatMulIntegerToFloat", inputs, [f"h{time + 1}"], domain="com.microsoft"),
         ]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("h0", f"h{TIMES}")]
-    stored = [numpy_helper.from_array(one, name) for name, one in tensors.items()]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], stored)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return model_of(nodes, tensors, {f"h{TIMES}": None}, {"h0": None}, input_type=onnx.TensorProto.FLOAT)
 
 
 @pytest.mark.parametrize("vnni", [None, False])  # as this processor is; as one is that would overflow

@@ -1,11 +1,12 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from export.errors import Refused
 from export.quantization.tables import BLOCK_SIZE, pack_pairs, quantise_rows, quantise_table_blocks, quantise_tables
 from tests.export.sessions import session_of
+from tests.graphs import model_of
 
 Floats = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 
@@ -13,11 +14,8 @@ Floats = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 def lookups(words_VB: Floats, positions_PB: Floats) -> onnx.ModelProto:
     """Rows of two tables by the same indices."""
     nodes = [helper.make_node("Gather", [f"{name}s", "ids"], [name]) for name in ("word", "position")]
-    inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", "b"]) for name in ("word", "position")]
-    stored = [numpy_helper.from_array(words_VB, "words"), numpy_helper.from_array(positions_PB, "positions")]
-    graph = helper.make_graph(nodes, "lookups", inputs, outputs, stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    tensors = {"words": words_VB, "positions": positions_PB}
+    return model_of(nodes, tensors, {"word": ["n", "b"], "position": ["n", "b"]}, {"ids": ["n"]})
 
 
 def random_table(rows: int, width: int) -> Floats:

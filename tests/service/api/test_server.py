@@ -14,9 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from service.settings import Settings
+from tests.contract.live import clean_environment
 from tests.ports import reserved_port
 from tests.service.api.answers import assert_refused
-from tests.service.process.test_process import ROOT, Service, environment, running
+from tests.service.process.test_process import ROOT, Service, running
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +86,11 @@ def test_a_port_in_use_is_named_with_its_setting(tiny_model: Path, tmp_path: Pat
     with socket.socket() as listener, reserved_port() as free:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        used = listener.getsockname()[1]
+        ports = {"port": free, "metrics_port": free} | {name: listener.getsockname()[1]}
         result = subprocess.run(
             [sys.executable, "-m", "service"],
             cwd=ROOT,
-            env=environment(model=tiny_model, data=tmp_path, **{"port": free, "metrics_port": free} | {name: used}),
+            env=clean_environment(model=tiny_model, data=tmp_path, **ports),
             capture_output=True,
             text=True,
             timeout=200,
@@ -97,7 +98,7 @@ def test_a_port_in_use_is_named_with_its_setting(tiny_model: Path, tmp_path: Pat
         )
     assert result.returncode == 2
     setting = {"port": "--port, CROSSLET_PORT", "metrics_port": "CROSSLET_METRICS_PORT"}[name]
-    assert result.stderr.splitlines()[-1] == f"crosslet: port {used} is in use; choose another ({setting})"
+    assert result.stderr.splitlines()[-1] == f"crosslet: port {ports[name]} is in use; choose another ({setting})"
 
 
 def test_one_port_for_both_is_refused() -> None:

@@ -14,6 +14,7 @@ from service.model.encoder import load_encoder
 from service.model.onnx_file import embedding_rows, external_files
 from service.settings import BUNDLED_MODEL, BUNDLED_RERANKER
 from tests.artifacts import build_artifact, write_manifest
+from tests.graphs import model_of
 
 UNKNOWN_GROUP = b"\xf3\x06\xf4\x06"  # an unknown field that ONNX Runtime skips
 
@@ -92,14 +93,7 @@ def test_unreadable_graph_is_refused(tmp_path: Path, prefix: bytes) -> None:
 
 
 def written(path: Path, nodes: list[onnx.NodeProto], **tables: np.ndarray) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "looks up",
-        inputs=[helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["B", "L"])],
-        outputs=[helper.make_tensor_value_info("found", TensorProto.FLOAT, None)],
-        initializer=[numpy_helper.from_array(table, name) for name, table in tables.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    onnx.save(model_of(nodes, tables, {"found": None}), str(path))
     return path
 
 

@@ -24,7 +24,7 @@ import pytest
 from service.api.startup import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
-from tests.contract.live import wait_until_ready
+from tests.contract.live import clean_environment, started
 from tests.ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,14 +33,9 @@ SIGNALS = [signal.SIGTERM, signal.SIGHUP]
 SERVE = ("-m", "service")
 
 
-def environment(**settings: object) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-    return kept | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
-
-
 def run(*arguments: str, prefix: Sequence[str] = (), **settings: object) -> subprocess.CompletedProcess[str]:
     """Run Python to its end.  prefix: a command that runs the command behind it."""
-    command, env = [*prefix, sys.executable, *arguments], environment(**settings)
+    command, env = [*prefix, sys.executable, *arguments], clean_environment(**settings)
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -48,7 +43,7 @@ def start(*arguments: str, **settings: object) -> subprocess.Popen[str]:
     """Start Python, with pipes for its standard streams."""
     command, pipe = [sys.executable, *arguments], subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=ROOT, env=environment(**settings), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        command, cwd=ROOT, env=clean_environment(**settings), stdin=pipe, stdout=pipe, stderr=pipe, text=True
     )
 
 
@@ -79,20 +74,12 @@ class Service:
 @contextmanager
 def running(model: Path, data: Path, *, prefix: Sequence[str] = (), **settings: object) -> Iterator[Service]:
     """A service that is ready; its log is appended to service.log beside `data`. prefix: as of `run`."""
-    with (data.parent / "service.log").open("ab") as log, reserved_port() as port:
-        process = subprocess.Popen(
-            [*prefix, sys.executable, *SERVE],
-            cwd=ROOT,
-            env=environment(model=model, data=data, port=port, workers=2, **settings),
-            stderr=log,
-        )
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
-            service = Service(process, client)
-            try:
-                wait_until_ready(client, process)
-                yield service
-            finally:
-                service.stop(signal.SIGKILL)
+    env = clean_environment(model=model, data=data, workers=2, **settings)
+    with (
+        (data.parent / "service.log").open("ab") as log,
+        started([*prefix, sys.executable, *SERVE], env, cwd=ROOT, stderr=log) as (client, process),
+    ):
+        yield Service(process, client)
 
 
 @pytest.fixture
@@ -322,7 +309,7 @@ def test_the_health_check_asks_where_the_service_listens(host: str) -> None:
     script = [sys.executable, ROOT / "docker" / "healthcheck.py"]
     with bound_socket(host or "127.0.0.1", 0) as listener:
         listener.listen()
-        asked = environment(host=host, port=listener.getsockname()[1])
+        asked = clean_environment(host=host, port=listener.getsockname()[1])
         check = subprocess.Popen(script, env=asked)
         listener.settimeout(100)
         connection, _ = listener.accept()

@@ -16,7 +16,7 @@ from training.alignment.scores import (
     read_probe,
     search_scores,
 )
-from training.evaluation.search import BUNDLED, read_search
+from training.evaluation.search import bundled_search
 
 
 def test_probe_has_forty_sentences_in_each_bundled_language() -> None:
@@ -57,8 +57,7 @@ def test_only_languages_of_the_model_are_probed(languages: list[str], expected: 
 
 
 def test_search_is_scored_by_the_rank_of_the_answer() -> None:
-    found = read_search(BUNDLED / "search")
-    assert found is not None
+    found = bundled_search()
     row_of = {text: row for row, text in enumerate(found.documents)}
     answer_of = {query.text: query.document for query in found.queries if query.document is not None}
 
