@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from service.documents.interface import Preference
+from service.documents.keywords.near import base_language
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
 from service.documents.language_table import TABLE
-from service.documents.names import PREFERENCE, base_language
+from service.documents.names import PREFERENCE
 
 LATIN = ("cs", "de", "en", "es", "fr", "id", "it", "nl", "pl", "pt", "tr", "vi")
 ALPHABET = string.ascii_letters + string.digits + "+-"  # the weights in the table, from the least to the greatest

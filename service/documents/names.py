@@ -1,4 +1,4 @@
-"""Names of collections, languages and ways to search, and a default. Imports nothing slow: settings need it first."""
+"""Names of collections, ways to search, and a default. Imports nothing slow: settings and commands need it first."""
 
 import re
 from typing import Literal
@@ -29,11 +29,6 @@ def check_count(name: str, count: int, *, most: int) -> None:
             f"collection {name} cannot be made: there are {count} collections; the limit is {most} "
             "(CROSSLET_MAX_COLLECTIONS): drop one first"
         )
-
-
-def base_language(code: str) -> str:
-    """Return the language of a code, in lower case: of `pt-BR`, pt."""
-    return re.split("[-_]", code.lower(), maxsplit=1)[0]
 
 
 def where(name: str) -> str:

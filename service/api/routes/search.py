@@ -31,8 +31,9 @@ from service.api.search_reranking import candidates, rerank_k_of, reranked
 from service.documents.document import Vectors
 from service.documents.filters import filter_chars, to_condition
 from service.documents.interface import Match, Matches, Passage, Preference, Query, ResultOptions, SortField
+from service.documents.keywords.near import base_language
 from service.documents.language import language_of, preference
-from service.documents.names import Mode, base_language
+from service.documents.names import Mode
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput, NotFound
 from service.model.stages import StageTimer

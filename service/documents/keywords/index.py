@@ -19,7 +19,16 @@ import orjson
 from service.documents.document import Rows
 from service.documents.filters import FILTERABLE, Condition
 from service.documents.keywords.hangul import completions, is_syllable, keys
-from service.documents.keywords.near import COMPLETIONS, LAST, LATIN, Vocabulary, language_of, nearest, weight_of
+from service.documents.keywords.near import (
+    COMPLETIONS,
+    LAST,
+    LATIN,
+    Vocabulary,
+    base_language,
+    language_of,
+    nearest,
+    weight_of,
+)
 from service.documents.keywords.terms import (
     SHORTEST_LISTED,
     document_terms,
@@ -28,7 +37,6 @@ from service.documents.keywords.terms import (
     query_terms,
     typed_terms,
 )
-from service.documents.names import base_language
 from service.errors import Damaged
 
 K1, B = 1.2, 0.75  # of BM25

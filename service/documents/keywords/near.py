@@ -157,6 +157,11 @@ def _trigrams(part: str) -> str:
     return " AND ".join(f'"{part[start : start + 3]}"' for start in range(len(part) - 2))
 
 
+def base_language(code: str) -> str:
+    """Return the language of a code, in lower case: of `pt-BR`, pt."""
+    return re.split("[-_]", code.lower(), maxsplit=1)[0]
+
+
 def language_of(word: str) -> str | None:
     """Return the language that a word's script tells; None: it tells none."""
     return SCRIPTS.get(ord(word[0]) & ~0xFF)
