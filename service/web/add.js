@@ -187,6 +187,7 @@ function countErrors() {
 }
 
 async function send() {
+  look(); // for the collection that is chosen now
   const { documents } = found;
   isSent = true;
   say(byId("add-trouble"), "");

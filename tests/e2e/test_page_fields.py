@@ -106,3 +106,11 @@ def test_documents_keep_their_own_fields(page: Page, service: httpx.Client, good
     page.wait_for("!document.querySelector('#edit-dialog').open")
     page.wait_for("document.querySelector('.result .text')?.textContent.startsWith('Red kettle')")
     assert "Red kettle. boils water" in results(page)
+    page.value(
+        "(e => { e.value = 'default'; e.dispatchEvent(new Event('change')) })(document.querySelector('#collection'))"
+    )
+    page.click("#tab-add")
+    page.value("document.querySelector('#add-status').textContent = ''")
+    page.click("#send")  # the same again, of which this collection takes a text
+    page.wait_for("document.querySelector('#add-status').textContent.endsWith('stored.')")
+    assert service.get("/documents/1").json()["text"] in {"Kettle", "boils water"}
