@@ -13,8 +13,8 @@ MARKS = re.compile(
     "|(?<=[аеиоуыэюяіїєАЕИОУЫЭЮЯІЇЄ])\u0301"
 )
 _TWO_CAPITALS = re.compile(f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}\uff21-\uff3a]{{2}}")
-_WORD = re.compile(r"\S+")
-_ENDS = tuple(".:;!?…。！？؟۔।")  # noqa: RUF001 - a row of words ends with its sentence
+_WORD = re.compile(r"\S+|[\n\r\x85\u2028\u2029]")
+_ENDS = tuple(".:;!?…。！？؟۔।\n\r\x85\u2028\u2029")  # noqa: RUF001 - a row of words ends with its sentence
 
 
 def folded(text: str) -> str:

@@ -45,6 +45,7 @@ def test_capitals_become_small_and_vowel_marks_go(text: str, expected: str) -> N
             "I",
             "NATO",
             "USB HDMI",
+            "USB HDMI\nWLAN",
             "US",
             "Der GTX1080 von NVI",
             "iPhone",
