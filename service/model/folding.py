@@ -41,7 +41,7 @@ def origins(text: str) -> list[int]:
 
 
 def _rows(text: str) -> list[tuple[int, int]]:
-    """Return where words in capitals are that become small. Words without letters of two cases belong to any row."""
+    """Return where words in capitals are that become small. Words without letters belong to any row."""
     found: list[tuple[int, int]] = []
     row: list[tuple[int, int, int]] = []  # start, stop, capitals of each word
 
@@ -54,7 +54,7 @@ def _rows(text: str) -> list[tuple[int, int]]:
         word = match[0]
         if word.isupper():
             row.append((*match.span(), sum(map(str.isupper, word))))
-        elif word != word.upper():
+        elif any(map(str.isalpha, word)):
             close()
         if word.endswith(_ENDS):
             close()

@@ -24,6 +24,7 @@ from tests.vocabularies import unigram
         ("HỘ CHIẾU CỦA TÔI", "hộ chiếu của tôi"),
         ("İSTANBUL'DA IŞIK", "istanbul'da ışık"),
         ("DIYARBAKIR", "diyarbakir"),  # no dot tells that it is Turkish
+        ("SALE – 50 % RABATT", "sale – 50 % rabatt"),
         ("GROẞE STRASSE 12 B", "große strasse 12 b"),
         ("使用WINDOWS系统", "使用windows系统"),
         ("ＷＩＮＴＥＲ", "ｗｉｎｔｅｒ"),
@@ -46,6 +47,7 @@ def test_capitals_become_small_and_vowel_marks_go(text: str, expected: str) -> N
             "NATO",
             "USB HDMI",
             "USB HDMI\nWLAN",
+            "USB-C 케이블 USB-A",
             "US",
             "Der GTX1080 von NVI",
             "iPhone",
