@@ -103,3 +103,5 @@ def test_a_model_folds_texts_where_its_manifest_says_so(tmp_path: Path) -> None:
         write_manifest(tmp_path, folds_text=folds_text)
         vectors = [load_encoder(tmp_path).encode(text).vector for text in ("gui\u0640tar", "guitar")]
         assert (vectors[0] == vectors[1]).all() == folds_text
+    alone = load_encoder(tmp_path).encode("\u0640\u064e")  # of which nothing is left
+    assert abs(float((alone.vector**2).sum()) - 1) < 1e-5
